@@ -41,14 +41,26 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if w == nil || err != nil {
 		return reconcile.Result{}, err
 	}
-	annotation, want := w.says(pg)
-	is := pg.Annotations[annotation]
-	ours := slices.Contains(objectstate.Writers(pg.ManagedFields,
-		fieldpath.MakePathOrDie("metadata", "annotations", annotation)), objects.FieldOwner)
-	if is == want || is != "" && !ours {
+	changes := map[string]any{}
+	for annotation, want := range w.annotations(pg) {
+		switch is := pg.Annotations[annotation]; {
+		case is == want, is != "" && !ours(pg, annotation):
+		case want == "":
+			changes[annotation] = nil
+		default:
+			changes[annotation] = want
+		}
+	}
+	if len(changes) == 0 {
 		return reconcile.Result{}, nil
 	}
-	return r.write(ctx, pg, annotation, want)
+	return r.write(ctx, pg, changes)
+}
+
+// ours reports whether this package wrote an annotation of a PodGroup.
+func ours(pg *coscheduling.PodGroup, annotation string) bool {
+	return slices.Contains(objectstate.Writers(pg.ManagedFields,
+		fieldpath.MakePathOrDie("metadata", "annotations", annotation)), objects.FieldOwner)
 }
 
 // workloadOf returns the workload that makes the members of a gang; nil where it does not exist, or is of no known
@@ -87,27 +99,23 @@ func ownerOf(pg metav1.Object) (*metav1.OwnerReference, *known) {
 	return nil, nil
 }
 
-// write changes the annotation, or removes it, provided that the PodGroup has not changed since it was read.
-func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup, annotation,
-	want string) (reconcile.Result, error) {
-	var value any
-	if want != "" {
-		value = want
-	}
+// write changes annotations, and removes those that are nil, provided that the PodGroup has not changed since it was
+// read.
+func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup,
+	changes map[string]any) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(pg)
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": pg.ResourceVersion,
-		"annotations":     map[string]any{annotation: value},
+		"annotations":     changes,
 	}})
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("encoding the annotation %s of PodGroup %s: %w", annotation, key, err)
+		return reconcile.Result{}, fmt.Errorf("encoding the annotations of PodGroup %s: %w", key, err)
 	}
 	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(objects.FieldOwner))
 	if err != nil {
-		return objects.WriteResult(err, again, fmt.Sprintf("the annotation %s of PodGroup %s", annotation, key))
+		return objects.WriteResult(err, again, fmt.Sprintf("annotations of PodGroup %s", key))
 	}
-	klog.FromContext(ctx).V(2).Info("Wrote what a workload says of its gang", "podGroup", key, "annotation",
-		annotation, "value", want)
+	klog.FromContext(ctx).V(2).Info("Wrote what a workload says of its gang", "podGroup", key, "annotations", changes)
 	return reconcile.Result{}, nil
 }

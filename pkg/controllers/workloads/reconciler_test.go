@@ -3,6 +3,7 @@ package workloads
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,24 +16,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 type (
-	mpiJob         = object[mpiJobSpec]
-	jobSet         = object[jobSetSpec]
-	rayCluster     = object[rayClusterSpec]
-	mpiJobList     = list[mpiJobSpec]
-	jobSetList     = list[jobSetSpec]
-	rayClusterList = list[rayClusterSpec]
+	mpiJob         = object[ownedpodgroup.MPIJobSpec]
+	jobSet         = object[ownedpodgroup.JobSetSpec]
+	rayCluster     = object[ownedpodgroup.RayClusterSpec]
+	mpiJobList     = list[ownedpodgroup.MPIJobSpec]
+	jobSetList     = list[ownedpodgroup.JobSetSpec]
+	rayClusterList = list[ownedpodgroup.RayClusterSpec]
 )
 
 var key = types.NamespacedName{Namespace: "team-a", Name: "train"}
+
+// waitForWorkers is the policy by which an MPIJob has stages.
+const waitForWorkers = "WaitForWorkersReady"
 
 // controlledBy returns the metadata of a PodGroup, or of another object with a controller.
 func controlledBy(apiVersion, kind, uid string) metav1.ObjectMeta {
@@ -47,18 +53,24 @@ func ofTrainJob() metav1.ObjectMeta {
 	return controlledBy("trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
 }
 
-func mpi(uid types.UID, policy string, workers int32) *mpiJob {
-	return &mpiJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid},
-		Spec:       mpiJobSpec{LauncherCreationPolicy: policy, MPIReplicaSpecs: map[string]replicaSpec{"Worker": {Replicas: workers}}},
+// makeObject returns a workload. It panics where its spec is no YAML.
+func makeObject[S spec](meta metav1.ObjectMeta, spec string) *object[S] {
+	o := &object[S]{ObjectMeta: meta}
+	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
+		panic(err)
 	}
+	return o
+}
+
+func mpi(uid types.UID, policy string, workers int32) *mpiJob {
+	return makeObject[ownedpodgroup.MPIJobSpec](metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid},
+		fmt.Sprintf("{launcherCreationPolicy: %q, mpiReplicaSpecs: {Worker: {replicas: %d}}}", policy, workers))
 }
 
 func initialized(meta metav1.ObjectMeta, nodes int32) *jobSet {
-	return &jobSet{ObjectMeta: meta, Spec: jobSetSpec{ReplicatedJobs: []replicatedJob{
-		{Name: "model-initializer"},
-		{Name: "node", DependsOn: []dependency{{Name: "model-initializer"}}, Template: jobTemplate{Spec: jobSpec{Parallelism: &nodes}}},
-	}}}
+	return makeObject[ownedpodgroup.JobSetSpec](meta, fmt.Sprintf(`{replicatedJobs: [
+		{name: model-initializer},
+		{name: node, dependsOn: [{name: model-initializer}], template: {spec: {parallelism: %d}}}]}`, nodes))
 }
 
 // stage is a reconciler with a client.
@@ -137,7 +149,7 @@ func TestStagesFollowTheWorkload(t *testing.T) {
 	job := mpi("job", waitForWorkers, 4)
 	s.create(job)
 	s.expect("4,1", 1)
-	job.Spec.MPIReplicaSpecs["Worker"] = replicaSpec{Replicas: 6}
+	job.Spec = mpi("job", waitForWorkers, 6).Spec
 	s.update(job)
 	s.expect("6,1", 2)
 	job.Spec.LauncherCreationPolicy = "AtStartup"
@@ -153,6 +165,24 @@ func TestStagesFollowTheWorkload(t *testing.T) {
 func TestStagesOfATrainJob(t *testing.T) {
 	s := newStage(t, &coscheduling.PodGroup{ObjectMeta: ofTrainJob()}, initialized(ofTrainJob(), 3))
 	s.expect("1,3", 1)
+}
+
+// Stages and minimum of a TrainJob come and go together.
+func TestLoweredMinimumOfATrainJob(t *testing.T) {
+	pg := &coscheduling.PodGroup{ObjectMeta: ofTrainJob()}
+	pg.Spec.MinMember = 6
+	set := makeObject[ownedpodgroup.JobSetSpec](ofTrainJob(), `{replicatedJobs: [{name: a},
+		{name: b, dependsOn: [{name: a, status: Ready}], template: {spec: {parallelism: 2, completions: 8}}},
+		{name: c, replicas: 3, dependsOn: [{name: b, status: Complete}]}]}`)
+	s := newStage(t, pg, set)
+	s.expect("1,2", 1)
+	s.annotation = v1alpha1.MinAvailableAnnotation
+	s.expect("3", 1)
+	set.Spec.ReplicatedJobs[1].Template.Spec.Completions = ptr.To[int32](2)
+	s.update(set)
+	s.expect("", 2)
+	s.annotation = v1alpha1.StagesAnnotation
+	s.expect("1,2,3", 2)
 }
 
 func TestWhatUsersWriteStands(t *testing.T) {
@@ -206,7 +236,7 @@ func TestWritesThatFail(t *testing.T) {
 	}{
 		"somebody else has changed it": {refuse: apierrors.NewConflict(resource, key.Name, errors.New("changed")), again: true},
 		"it is gone":                   {refuse: apierrors.NewNotFound(resource, key.Name)},
-		"it is not allowed":            {refuse: apierrors.NewForbidden(resource, key.Name, errors.New("no")), want: "writing the annotation scheduling.lockstep.dev/stages of PodGroup team-a/train: "},
+		"it is not allowed":            {refuse: apierrors.NewForbidden(resource, key.Name, errors.New("no")), want: "writing annotations of PodGroup team-a/train: "},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, &coscheduling.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))

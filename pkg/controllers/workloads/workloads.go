@@ -2,30 +2,28 @@ package workloads
 
 import (
 	"encoding/json"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 )
 
 // spec is what is read of the spec of a workload: an object that makes the members of a gang, as far as it says what
 // its PodGroup does not.
 type spec interface {
-	// says returns an annotation and the value that the PodGroup is to have; an empty one for none.
-	says(pg *coscheduling.PodGroup) (annotation, value string)
+	// Annotations returns the annotations that the PodGroup should have, an empty value for none. meta is of the workload.
+	Annotations(meta *metav1.ObjectMeta, minMember int32) map[string]string
 }
 
 // workload is a workload of any kind. It has the name of the PodGroup.
 type workload interface {
 	client.Object
-	spec
+	// annotations returns the annotations that its PodGroup should have, an empty value for none.
+	annotations(pg *coscheduling.PodGroup) map[string]string
 }
 
 // object is a workload with the part of its spec that is read.
@@ -36,9 +34,9 @@ type object[S spec] struct {
 	Spec S `json:"spec"`
 }
 
-// says implements spec.
-func (o *object[S]) says(pg *coscheduling.PodGroup) (annotation, value string) {
-	return o.Spec.says(pg)
+// annotations implements workload.
+func (o *object[S]) annotations(pg *coscheduling.PodGroup) map[string]string {
+	return o.Spec.Annotations(&o.ObjectMeta, pg.Spec.MinMember)
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -79,10 +77,12 @@ type known struct {
 
 // workloads are the kinds that are known to say more than their PodGroups do.
 var workloads = []known{
-	knownAs[mpiJobSpec]("kubeflow.org", "v2beta1", "MPIJob", schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"}),
-	knownAs[jobSetSpec]("jobset.x-k8s.io", "v1alpha2", "JobSet",
+	knownAs[ownedpodgroup.MPIJobSpec]("kubeflow.org", "v2beta1", "MPIJob",
+		schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"}),
+	knownAs[ownedpodgroup.JobSetSpec]("jobset.x-k8s.io", "v1alpha2", "JobSet",
 		schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}),
-	knownAs[rayClusterSpec]("ray.io", "v1", "RayCluster", schema.GroupKind{Group: "ray.io", Kind: "RayCluster"}),
+	knownAs[ownedpodgroup.RayClusterSpec]("ray.io", "v1", "RayCluster",
+		schema.GroupKind{Group: "ray.io", Kind: "RayCluster"}),
 }
 
 func knownAs[S spec](group, version, kind string, owner schema.GroupKind) known {
@@ -106,108 +106,4 @@ func addToScheme(scheme *runtime.Scheme) {
 		scheme.AddKnownTypeWithName(w.kind.GroupVersion().WithKind(w.kind.Kind+"List"), w.list)
 		metav1.AddToGroupVersion(scheme, w.kind.GroupVersion())
 	}
-}
-
-// mpiJobSpec is what is read of an MPIJob of MPI Operator.
-type mpiJobSpec struct {
-	LauncherCreationPolicy string                 `json:"launcherCreationPolicy"`
-	MPIReplicaSpecs        map[string]replicaSpec `json:"mpiReplicaSpecs"`
-}
-
-type replicaSpec struct {
-	Replicas int32 `json:"replicas"`
-}
-
-// waitForWorkers is the policy by which the launcher is made when all workers are ready.
-const waitForWorkers = "WaitForWorkersReady"
-
-// says implements spec.
-func (j mpiJobSpec) says(*coscheduling.PodGroup) (annotation, value string) {
-	return v1alpha1.StagesAnnotation, gangspec.StagesText(j.parts())
-}
-
-// parts returns the sizes of the parts, in the order in which they are made; nil where all members are made at once. A
-// launcher that works, too, is made no earlier than others.
-func (j mpiJobSpec) parts() []int {
-	if j.LauncherCreationPolicy != waitForWorkers {
-		return nil
-	}
-	const launcher = 1
-	return inParts(int(j.MPIReplicaSpecs["Worker"].Replicas), launcher)
-}
-
-// jobSetSpec is what is read of a JobSet.
-type jobSetSpec struct {
-	ReplicatedJobs []replicatedJob `json:"replicatedJobs"`
-	StartupPolicy  startupPolicy   `json:"startupPolicy"`
-}
-
-type startupPolicy struct {
-	StartupPolicyOrder string `json:"startupPolicyOrder"`
-}
-
-type replicatedJob struct {
-	Name      string       `json:"name"`
-	Replicas  *int32       `json:"replicas"`
-	DependsOn []dependency `json:"dependsOn"`
-	Template  jobTemplate  `json:"template"`
-}
-
-type dependency struct {
-	Name string `json:"name"`
-}
-
-type jobTemplate struct {
-	Spec jobSpec `json:"spec"`
-}
-
-type jobSpec struct {
-	Parallelism *int32 `json:"parallelism"`
-	Completions *int32 `json:"completions"`
-}
-
-// inOrder is the policy by which each replicated job is made when the one before is ready.
-const inOrder = "InOrder"
-
-// says implements spec.
-func (s jobSetSpec) says(*coscheduling.PodGroup) (annotation, value string) {
-	return v1alpha1.StagesAnnotation, gangspec.StagesText(s.parts())
-}
-
-// parts returns the sizes of the parts, as those of an MPIJob. A replicated job depends only on jobs that come before
-// it. Jobs that wait for equally many others, one after the other, are one part.
-func (s jobSetSpec) parts() []int {
-	sizes := make([]int, len(s.ReplicatedJobs))
-	depths := map[string]int{}
-	for i := range s.ReplicatedJobs {
-		job := &s.ReplicatedJobs[i]
-		depth := 0
-		if s.StartupPolicy.StartupPolicyOrder == inOrder {
-			depth = i
-		}
-		for _, other := range job.DependsOn {
-			if before, ok := depths[other.Name]; ok {
-				depth = max(depth, before+1)
-			}
-		}
-		depths[job.Name] = depth
-		sizes[depth] += job.pods()
-	}
-	return inParts(sizes...)
-}
-
-// pods returns the number of pods that run at a time.
-func (j *replicatedJob) pods() int {
-	each := ptr.Deref(j.Template.Spec.Parallelism, 1)
-	each = min(each, ptr.Deref(j.Template.Spec.Completions, each))
-	return int(ptr.Deref(j.Replicas, 1)) * int(each)
-}
-
-// inParts leaves out parts without members; a single part counts as none.
-func inParts(sizes ...int) []int {
-	sizes = slices.DeleteFunc(sizes, func(n int) bool { return n <= 0 })
-	if len(sizes) < 2 {
-		return nil
-	}
-	return sizes
 }

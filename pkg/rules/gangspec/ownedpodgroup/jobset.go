@@ -13,12 +13,28 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
+// Annotations returns what the PodGroup of a TrainJob lacks: Trainer counts all pods of its JobSet, whenever they are
+// made.
+func (s JobSetSpec) Annotations(meta *metav1.ObjectMeta, minMember int32) map[string]string {
+	js := &jobSet{Metadata: *meta, Spec: s}
+	m := js.members(func(*replicatedJob) bool { return true })
+	return map[string]string{
+		v1alpha1.StagesAnnotation:       gangspec.StagesText(m.Stages),
+		v1alpha1.MinAvailableAnnotation: lowered(m.Min, minMember),
+	}
+}
+
 // ofJobSet returns the members of the replicated jobs of a JobSet that are in the gang.
 func ofJobSet(js *jobSet, in func(*replicatedJob) bool) Members {
 	if js.Spec.Suspend {
 		return Members{Suspended: true}
 	}
-	levels := levelsOf(js, in)
+	return js.members(in)
+}
+
+// members returns the members while the JobSet is not suspended.
+func (js *jobSet) members(in func(*replicatedJob) bool) Members {
+	levels := js.levels(in)
 	var parts []part
 	for i, l := range levels {
 		first, rest, endless := js.partsOf(l)
@@ -40,7 +56,7 @@ func ofJobSet(js *jobSet, in func(*replicatedJob) bool) Members {
 // partsOf returns the pods of a level, and those that are made when these are scheduled. endless: more come when some
 // have succeeded.
 func (js *jobSet) partsOf(l level) (first, rest part, endless bool) {
-	first.afterPredecessorsEnd = l.afresh
+	first.afterPredecessorsEnd = l.afterPredecessorsEnd
 	for _, rj := range l.jobs {
 		n, more := PodsAtOnce(&rj.Template.Spec)
 		replicas := int(ptr.Deref(rj.Replicas, 1))
@@ -59,37 +75,46 @@ func (js *jobSet) partsOf(l level) (first, rest part, endless bool) {
 type level struct {
 	jobs []*replicatedJob
 	// afterPredecessorsEnd: one of them waits until others have completed.
-	afresh bool
+	afterPredecessorsEnd bool
 }
 
-// levelsOf returns the levels of a gang, first the one that waits for none.
-func levelsOf(js *jobSet, in func(*replicatedJob) bool) []level {
+// levels returns the levels of a gang, first the one that waits for none. JobSet refuses what depends on itself, or on
+// a replicated job that does not come before it.
+func (js *jobSet) levels(in func(*replicatedJob) bool) []level {
 	inOrder := js.Spec.StartupPolicy.StartupPolicyOrder == orderInOrder
 	levels := make([]level, len(js.Spec.ReplicatedJobs))
 	of := map[string]int{}
-	for i := range js.Spec.ReplicatedJobs { // a job comes after the jobs that it waits for
+	for i := range js.Spec.ReplicatedJobs {
 		rj := &js.Spec.ReplicatedJobs[i]
-		at, afresh := 0, false
+		at, afterEnd := 0, false
 		if inOrder {
 			at = i
 		}
 		for _, other := range rj.DependsOn {
-			at = max(at, of[other.Name]+1)
-			afresh = afresh || other.Status == dependsOnComplete
+			if before, ok := of[other.Name]; ok {
+				at = max(at, before+1)
+				afterEnd = afterEnd || other.Status == dependsOnComplete
+			}
 		}
 		of[rj.Name] = at
-		if in(rj) && at < len(levels) {
+		if in(rj) {
 			levels[at].jobs = append(levels[at].jobs, rj)
-			levels[at].afresh = levels[at].afresh || afresh
+			levels[at].afterPredecessorsEnd = levels[at].afterPredecessorsEnd || afterEnd
 		}
 	}
 	return slices.DeleteFunc(levels, func(l level) bool { return len(l.jobs) == 0 })
 }
 
-// exclusive reports whether pods of a Job are made only when the first of them is scheduled.
+// exclusive reports whether pods of a Job are made only when the first of them is scheduled. JobSet gives pods the
+// annotation jobSetNodeSelector of a JobSet, or of a Job, only where that has jobSetExclusive too.
 func (js *jobSet) exclusive(rj *replicatedJob) bool {
-	keys := sets.KeySet(js.Metadata.Annotations).Union(sets.KeySet(rj.Template.Annotations))
-	return keys.Has(jobSetExclusive) && !keys.Has(jobSetNodeSelector)
+	ofPods := sets.KeySet(rj.Template.Spec.Template.Annotations)
+	for _, given := range []map[string]string{js.Metadata.Annotations, rj.Template.Annotations} {
+		if _, asks := given[jobSetExclusive]; asks {
+			ofPods = ofPods.Union(sets.KeySet(given))
+		}
+	}
+	return ofPods.Has(jobSetExclusive) && !ofPods.Has(jobSetNodeSelector)
 }
 
 // askedByPods returns the gang annotation of a pod whose template does not set it: a policy has written it on the pod,

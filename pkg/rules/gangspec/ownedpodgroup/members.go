@@ -141,3 +141,12 @@ func FailedIndexes(job *batchv1.Job) int {
 	}
 	return n
 }
+
+// lowered returns the annotation min-available of a PodGroup that asks for more members than its workload makes at a
+// time; empty where it does not.
+func lowered(members int, minMember int32) string {
+	if members == 0 || members >= int(minMember) {
+		return ""
+	}
+	return strconv.Itoa(members)
+}

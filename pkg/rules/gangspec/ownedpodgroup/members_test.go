@@ -169,6 +169,23 @@ spec:
   - {name: driver, template: {spec: {parallelism: 2}}}
   - {name: workers, replicas: 3, template: {metadata: {annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}, spec: {parallelism: 4, completions: 4}}}`,
 			want: said{Min: 14, Stages: "5,9"}},
+		"nodes are labelled only for who asks for both in one place": {jobSet: `
+metadata: {annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}
+spec:
+  replicatedJobs:
+  - {name: workers, replicas: 3, template: {metadata: {annotations: {alpha.jobset.sigs.k8s.io/node-selector: "true"}}, spec: {parallelism: 4, completions: 4}}}`,
+			want: said{Min: 12, Stages: "3,9"}},
+		"the pods themselves may ask for it": {jobSet: `
+spec:
+  replicatedJobs:
+  - {name: workers, replicas: 3, template: {spec: {parallelism: 4, completions: 4, template: {metadata: {annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}}}}}`,
+			want: said{Min: 12, Stages: "3,9"}},
+		"who depends on nobody that is there is made with the first": {jobSet: `
+spec:
+  replicatedJobs:
+  - {name: a, template: {spec: {}}}
+  - {name: b, dependsOn: [{name: none, status: Complete}], template: {spec: {}}}`,
+			want: said{Min: 2}},
 		"but not where nodes are labelled for it": {jobSet: `
 metadata: {annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack, alpha.jobset.sigs.k8s.io/node-selector: "true"}}
 spec:

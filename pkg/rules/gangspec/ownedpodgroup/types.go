@@ -19,13 +19,16 @@ var Kinds = map[gangspec.OwnerKind]schema.GroupVersionKind{
 // jobSet is what is read of a JobSet.
 type jobSet struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
-		Suspend        bool            `json:"suspend"`
-		ReplicatedJobs []replicatedJob `json:"replicatedJobs"`
-		StartupPolicy  struct {
-			StartupPolicyOrder string `json:"startupPolicyOrder"`
-		} `json:"startupPolicy"`
-	} `json:"spec"`
+	Spec     JobSetSpec        `json:"spec"`
+}
+
+// JobSetSpec is what is read of the spec of a JobSet.
+type JobSetSpec struct {
+	Suspend        bool            `json:"suspend"`
+	ReplicatedJobs []replicatedJob `json:"replicatedJobs"`
+	StartupPolicy  struct {
+		StartupPolicyOrder string `json:"startupPolicyOrder"`
+	} `json:"startupPolicy"`
 }
 
 // replicatedJob is one of the kinds of Jobs of a JobSet.

@@ -1,14 +1,13 @@
-package workloads
+package ownedpodgroup
 
 import (
-	"strconv"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// rayClusterSpec is what is read of a RayCluster of KubeRay.
-type rayClusterSpec struct {
+// RayClusterSpec is what is read of the spec of a RayCluster of KubeRay.
+type RayClusterSpec struct {
 	WorkerGroupSpecs []workerGroup `json:"workerGroupSpecs"`
 }
 
@@ -20,18 +19,14 @@ type workerGroup struct {
 	NumOfHosts  int32  `json:"numOfHosts"`
 }
 
-// says implements spec. KubeRay writes the minimum of a PodGroup once, and its autoscaler may make the cluster
-// smaller later. Members beyond that minimum come one by one.
-func (c rayClusterSpec) says(pg *coscheduling.PodGroup) (annotation, value string) {
-	annotation = v1alpha1.MinAvailableAnnotation
-	if n := c.pods(); n < int(pg.Spec.MinMember) {
-		value = strconv.Itoa(n)
-	}
-	return annotation, value
+// Annotations returns what the PodGroup of a RayCluster lacks: KubeRay writes its minimum once, and its autoscaler may
+// make the cluster smaller later. Members beyond that minimum come one by one.
+func (c RayClusterSpec) Annotations(_ *metav1.ObjectMeta, minMember int32) map[string]string {
+	return map[string]string{v1alpha1.MinAvailableAnnotation: lowered(c.pods(), minMember)}
 }
 
 // pods returns how many pods the cluster is to have, as KubeRay counts them for a PodGroup.
-func (c rayClusterSpec) pods() int {
+func (c RayClusterSpec) pods() int {
 	n := 1 // the head
 	for i := range c.WorkerGroupSpecs {
 		n += c.WorkerGroupSpecs[i].pods()
