@@ -168,7 +168,7 @@ func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
 
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 	return gangspec.QueueOf(pod,
-		func(key gangspec.Key) string { return d.gangs.PodGroupFacts(pod.Spec.SchedulerName, key).Queue },
+		func(key gangspec.Key) gangspec.PodGroups { return d.gangs.PodGroups(pod.Spec.SchedulerName, key) },
 		func(name string) string {
 			namespace, err := d.namespaces.Get(name)
 			if err != nil {

@@ -118,9 +118,9 @@ type placed struct {
 type Gangs interface {
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
-	// PodGroupFacts returns what the PodGroup of a gang says of its queue and its eviction. OnMove registers a function
-	// that is called when it says something else than before.
-	PodGroupFacts(profile string, key gangspec.Key) gangspec.PodGroupFacts
+	// PodGroups returns what the PodGroups say that have the name of a gang. OnMove registers a function that is called
+	// when they say something else than before of its queue or its eviction.
+	PodGroups(profile string, key gangspec.Key) gangspec.PodGroups
 	OnMove(moved func(profile string, key gangspec.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
 	Running(profile string, key gangspec.Key) []gangstate.RunningGang

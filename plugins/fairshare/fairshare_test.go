@@ -16,9 +16,11 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample/queuecases"
 )
 
 const (
@@ -39,6 +41,26 @@ func TestQueueOf(t *testing.T) {
 	for want, p := range map[string]*v1.Pod{"default": pod("p", "", 1, ""), "a": elsewhere, "b": labelled} {
 		if got := d.queueOf(p); got != want {
 			t.Errorf("queue %q, want %q", got, want)
+		}
+	}
+}
+
+// TestQueueOfPodGroups: the registry of gangs knows the PodGroups.
+func TestQueueOfPodGroups(t *testing.T) {
+	for sentence, c := range queuecases.Cases() {
+		var of gangspec.PodGroups
+		if c.Community != nil {
+			of[gangspec.Community] = gangspec.ReadPodGroup(c.Community, &c.Community.Spec)
+		}
+		if c.Native != nil {
+			of[gangspec.Native] = gangspec.ReadNative(c.Native)
+		}
+		d := newDispatcher(t, 8, 1)
+		d.gangs = podGroups{of: of}
+		must.Succeed(t, d.namespaces.(namespaceLister).store.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: queuecases.Namespace, Annotations: map[string]string{v1alpha1.QueueLabel: queuecases.OfNamespace}}}))
+		if got := d.queueOf(c.Pod); got != c.Want {
+			t.Errorf("%s: queue %q, want %q", sentence, got, c.Want)
 		}
 	}
 }

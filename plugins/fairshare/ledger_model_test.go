@@ -190,8 +190,8 @@ type gangsOf struct {
 	c *chaos
 }
 
-func (g gangsOf) PodGroupFacts(_ string, key gangspec.Key) gangspec.PodGroupFacts {
-	return gangspec.PodGroupFacts{Queue: g.c.gangs[key.Name]}
+func (g gangsOf) PodGroups(_ string, key gangspec.Key) gangspec.PodGroups {
+	return gangspec.PodGroups{{Queue: g.c.gangs[key.Name]}}
 }
 
 func (g gangsOf) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {

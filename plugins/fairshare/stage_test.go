@@ -167,6 +167,14 @@ func (d *Dispatcher) calledNow() string {
 	return strings.Join(names, " ")
 }
 
+// podGroups knows the PodGroups of one name.
+type podGroups struct {
+	noGangs
+	of gangspec.PodGroups
+}
+
+func (g podGroups) PodGroups(string, gangspec.Key) gangspec.PodGroups { return g.of }
+
 // noGangs knows no gangs.
 type noGangs struct{}
 
@@ -175,11 +183,9 @@ func (noGangs) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
 }
 func (noGangs) Running(string, gangspec.Key) []gangstate.RunningGang { return nil }
 func (noGangs) Progress(*v1.Pod) (gangstate.Progress, bool)          { return gangstate.Progress{}, false }
-func (noGangs) PodGroupFacts(string, gangspec.Key) gangspec.PodGroupFacts {
-	return gangspec.PodGroupFacts{}
-}
-func (noGangs) OnMove(func(string, gangspec.Key))               {}
-func (noGangs) Synced() bool                                    { return true }
-func (noGangs) Changed()                                        {}
-func (noGangs) Yield(context.Context, []hold.Holder)            {}
-func (noGangs) Explain(context.Context, string, []gangspec.Key) {}
+func (noGangs) PodGroups(string, gangspec.Key) gangspec.PodGroups    { return gangspec.PodGroups{} }
+func (noGangs) OnMove(func(string, gangspec.Key))                    {}
+func (noGangs) Synced() bool                                         { return true }
+func (noGangs) Changed()                                             {}
+func (noGangs) Yield(context.Context, []hold.Holder)                 {}
+func (noGangs) Explain(context.Context, string, []gangspec.Key)      {}

@@ -230,7 +230,7 @@ func (d *Dispatcher) drop(uid types.UID) {
 
 // gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangspec.Key) {
-	evicted := eviction.Read(d.gangs.PodGroupFacts(profile, key).Evicted)
+	evicted := eviction.Read(d.gangs.PodGroups(profile, key).Facts().Evicted)
 	if evicted.Scheduler != profile {
 		evicted = eviction.Record{}
 	}

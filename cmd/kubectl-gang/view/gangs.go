@@ -103,7 +103,7 @@ func Gangs(in GangsIn) []Gang {
 	})
 	gangs := make([]Gang, 0, len(keys))
 	for _, key := range keys {
-		if g := read.gangs[key]; g.isGang() && g.isSelected(in.Selector) {
+		if g := read.gangs[key]; g.isSelected(in.Selector) {
 			gangs = append(gangs, read.gang(key, g))
 		}
 	}
@@ -114,15 +114,8 @@ func Gangs(in GangsIn) []Gang {
 type seen struct {
 	group  *coscheduling.PodGroup
 	native *schedulingv1beta1.PodGroup
-	// says is what the native PodGroup says; nil without one.
-	says   *gangspec.PodGroupDescription
 	pods   []*v1.Pod
 	source gangspec.Source
-}
-
-// isGang reports whether it is one: native PodGroups whose pods are scheduled one by one are not.
-func (s *seen) isGang() bool {
-	return s.group != nil || len(s.pods) > 0 || s.native != nil && !s.says.MakesNoGang()
 }
 
 // isSelected reports whether a selector matches one of its pods.
@@ -152,16 +145,14 @@ func newReader(in GangsIn) *reader {
 	for _, group := range in.PodGroups {
 		r.at(gangspec.Key{Namespace: group.Namespace, Name: group.Name}).group = group
 	}
+	natives := make(map[gangspec.Key]*gangspec.PodGroupDescription, len(in.Natives))
 	for _, group := range in.Natives {
-		s := r.at(gangspec.Key{Namespace: group.Namespace, Name: group.Name})
-		s.native, s.says = group, gangspec.ReadNative(group)
-	}
-	native := func(key gangspec.Key) *gangspec.PodGroupDescription {
-		if s := r.gangs[key]; s != nil {
-			return s.says
+		key := gangspec.Key{Namespace: group.Namespace, Name: group.Name}
+		if natives[key] = gangspec.ReadNative(group); !natives[key].MakesNoGang() {
+			r.at(key).native = group
 		}
-		return nil
 	}
+	native := func(key gangspec.Key) *gangspec.PodGroupDescription { return natives[key] }
 	for _, pod := range in.Pods {
 		if key, source, ok := gangspec.GangOf(pod, native); ok {
 			s := r.at(key)
@@ -212,7 +203,7 @@ func (r *reader) gang(key gangspec.Key, s *seen) Gang {
 	}
 	slices.Sort(g.Schedulers)
 	g.Schedulers = slices.Compact(g.Schedulers)
-	g.Queue = gangspec.QueueOf(asked, func(gangspec.Key) string { return is.Queue },
+	g.Queue = gangspec.QueueOf(asked, func(gangspec.Key) gangspec.PodGroups { return is.PodGroups },
 		func(name string) string { return r.queueOf[name] })
 	g.Domain = r.domain(&is.Spec, nodes)
 	return g

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample/queuecases"
 )
 
 const (
@@ -179,6 +180,25 @@ func TestGangs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestQueueOf: gangs are shown in the queues in which the scheduler has them.
+func TestQueueOf(t *testing.T) {
+	for sentence, c := range queuecases.Cases() {
+		in := GangsIn{Pods: []*v1.Pod{c.Pod}, Namespaces: []*v1.Namespace{{ObjectMeta: metav1.ObjectMeta{
+			Name: queuecases.Namespace, Annotations: map[string]string{v1alpha1.QueueLabel: queuecases.OfNamespace}}}}}
+		if c.Community != nil {
+			in.PodGroups = append(in.PodGroups, c.Community)
+		}
+		if c.Native != nil {
+			in.Natives = append(in.Natives, c.Native)
+		}
+		for _, g := range Gangs(in) {
+			if shown := g.Members > 0; shown != c.InGang || shown && g.Queue != c.Want {
+				t.Errorf("%s: a gang of %d members in queue %q, want %q", sentence, g.Members, g.Queue, c.Want)
+			}
+		}
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// natives are the native PodGroups with the basic policy, which are no gangs, or only for the topology that they ask
-// for. It is read for every pod that is queued, and safe for concurrent use.
+// natives are the native PodGroups, which may make no gangs. It is read for every pod that is queued, and safe for
+// concurrent use.
 type natives struct {
 	mu     sync.RWMutex
 	groups map[gangspec.Key]*gangspec.PodGroupDescription
-	// told are the fields of each that were reported to its users as not understood.
+	// told are the fields of each with the basic policy that were reported to its users as not understood.
 	told map[gangspec.Key]sets.Set[string]
 }
 
@@ -26,12 +26,12 @@ func newNatives() natives {
 	return natives{groups: map[gangspec.Key]*gangspec.PodGroupDescription{}, told: map[gangspec.Key]sets.Set[string]{}}
 }
 
-// untold returns what is to be reported of such a PodGroup, one of whose pods this is.
+// untold returns what is to be reported of a PodGroup with the basic policy, one of whose pods this is.
 func (n *natives) untold(key gangspec.Key, pod *v1.Pod) (untold []gangstate.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	group := n.groups[key]
-	if group == nil {
+	if group == nil || !group.Basic {
 		return nil
 	}
 	for _, problem := range group.ProblemsWith(pod) {
@@ -48,8 +48,8 @@ func (n *natives) untold(key gangspec.Key, pod *v1.Pod) (untold []gangstate.Repo
 	return untold
 }
 
-// basic returns the object of such a PodGroup; nil where there is none.
-func (n *natives) basic(key gangspec.Key) *gangspec.PodGroupDescription {
+// get returns what a PodGroup says; nil where there is none.
+func (n *natives) get(key gangspec.Key) *gangspec.PodGroupDescription {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.groups[key]
@@ -61,8 +61,10 @@ func (n *natives) put(key gangspec.Key, said *gangspec.PodGroupDescription) *gan
 	defer n.mu.Unlock()
 	was := n.groups[key]
 	if said == nil || !said.Basic {
-		delete(n.groups, key)
 		delete(n.told, key)
+	}
+	if said == nil {
+		delete(n.groups, key)
 	} else {
 		n.groups[key] = said
 	}
@@ -73,30 +75,25 @@ func (n *natives) put(key gangspec.Key, said *gangspec.PodGroupDescription) *gan
 // one. If it is no longer a gang, its pods leave the gang; if it has become one, they join it.
 func (r *Registry) describeNative(ctx context.Context, key gangspec.Key, said *gangspec.PodGroupDescription) {
 	was := r.natives.put(key, said)
-	if r.leaveNative {
-		return
+	if !r.leaveNative {
+		r.describe(ctx, gangspec.Native, key, gangspec.PodGroups{gangspec.Native: said}.Object())
+		switch {
+		case said.MakesNoGang() && !was.MakesNoGang():
+			r.dissolve(ctx, key)
+		case was.MakesNoGang() && !said.MakesNoGang():
+			r.adopt(ctx, key)
+		}
 	}
-	if said.MakesNoGang() {
-		r.describe(ctx, gangspec.Native, key, nil)
-	} else {
-		r.describe(ctx, gangspec.Native, key, said)
-	}
-	switch {
-	case said.MakesNoGang() && !was.MakesNoGang():
-		r.dissolve(ctx, key)
-	case was.MakesNoGang() && !said.MakesNoGang():
-		r.adopt(ctx, key)
-	}
-	if queueAlone(was) != queueAlone(said) {
+	if was.MakesNoGang() != said.MakesNoGang() || r.queueAlone(was) != r.queueAlone(said) {
 		for name := range r.all() {
 			r.tellMoved(name, key)
 		}
 	}
 }
 
-// queueAlone returns the queue that a PodGroup names which is no gang; empty for none.
-func queueAlone(group *gangspec.PodGroupDescription) string {
-	if !group.MakesNoGang() {
+// queueAlone returns the queue that a native PodGroup names which is no gang here; empty for none.
+func (r *Registry) queueAlone(group *gangspec.PodGroupDescription) string {
+	if group == nil || !r.leaveNative && !group.MakesNoGang() {
 		return ""
 	}
 	return group.Queue

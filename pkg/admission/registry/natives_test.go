@@ -7,11 +7,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample/queuecases"
 )
 
 // nativeGroup returns the PodGroup default/train, of the basic policy, or a gang of 2.
@@ -68,7 +70,7 @@ func TestBasicIsNoGang(t *testing.T) {
 	if s.InNoGang(annotated) || s.IsEvictedAlone(annotated) {
 		t.Error("one that is in a gang by annotation is in none")
 	}
-	if queue := s.PodGroupFacts(testProfile, train).Queue; queue != "research" {
+	if queue := s.PodGroups(testProfile, train).QueueOf(pod); queue != "research" {
 		t.Errorf("its queue is %q", queue)
 	}
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, "research"))
@@ -131,5 +133,31 @@ func TestNativesLeft(t *testing.T) {
 	}
 	if e := s.acted[testProfile]; len(e.Activate)+len(e.Changed) > 0 {
 		t.Errorf("something is done about it: %v", e)
+	}
+}
+
+// TestQueueOf: also where kube-scheduler handles native PodGroups.
+func TestQueueOf(t *testing.T) {
+	for sentence, c := range queuecases.Cases() {
+		for _, leaveNative := range []bool{false, true} {
+			s := newStage(t, testProfile)
+			s.leaveNative = leaveNative
+			podGroups := func(key gangspec.Key) gangspec.PodGroups { return s.PodGroups(testProfile, key) }
+			queue := func() string {
+				return gangspec.QueueOf(c.Pod, podGroups, func(string) string { return queuecases.OfNamespace })
+			}
+			s.podSeen(s.ctx, nil, c.Pod)
+			last := queue()
+			s.OnMove(func(string, gangspec.Key) { last = queue() })
+			if c.Community != nil {
+				s.groupSeen(s.ctx, gangspec.Community, &communityv1alpha1.PodGroup{ObjectMeta: c.Community.ObjectMeta, Spec: c.Community.Spec})
+			}
+			if c.Native != nil {
+				s.groupSeen(s.ctx, gangspec.Native, c.Native)
+			}
+			if got := queue(); got != c.Want || last != got {
+				t.Errorf("%s: queue %q, %q when it was last told of, want %q; native ones are left to kube-scheduler: %t", sentence, got, last, c.Want, leaveNative)
+			}
+		}
 	}
 }

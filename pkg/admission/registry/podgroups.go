@@ -68,9 +68,9 @@ func (r *Registry) describe(ctx context.Context, kind gangspec.Kind, key gangspe
 	for _, p := range r.all() {
 		moved := false
 		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-			before := s.PodGroupFacts(key)
+			before := s.PodGroups(key).Facts()
 			effects := s.Describe(kind, key, said, now)
-			moved = s.PodGroupFacts(key) != before
+			moved = s.PodGroups(key).Facts() != before
 			return effects
 		})
 		if moved {

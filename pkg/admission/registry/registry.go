@@ -156,13 +156,13 @@ func (r *Registry) OnMove(moved func(profile string, key gangspec.Key)) {
 // InNoGang reports whether a pod is in no gang that is scheduled here.
 func (r *Registry) InNoGang(pod *v1.Pod) bool {
 	key, source, ok := gangspec.KeyOf(pod)
-	return !ok || source == gangspec.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).MakesNoGang())
+	return !ok || source == gangspec.FromSchedulingGroup && (r.leaveNative || r.natives.get(key).MakesNoGang())
 }
 
 // IsEvictedAlone reports whether a pod is evicted alone: it is in no gang, whichever scheduler placed it.
 func (r *Registry) IsEvictedAlone(pod *v1.Pod) bool {
 	key, source, ok := gangspec.KeyOf(pod)
-	return !ok || source == gangspec.FromSchedulingGroup && r.natives.basic(key).EvictedOneByOne()
+	return !ok || source == gangspec.FromSchedulingGroup && r.natives.get(key).EvictedOneByOne()
 }
 
 // Serves reports whether a profile has gangs.
@@ -229,13 +229,11 @@ func (r *Registry) Progress(pod *v1.Pod) (at gangstate.Progress, member bool) {
 	return at, member
 }
 
-// PodGroupFacts returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none.
-// One that is no gang says its queue alone.
-func (r *Registry) PodGroupFacts(profile string, key gangspec.Key) (said gangspec.PodGroupFacts) {
-	if group := r.natives.basic(key); group.MakesNoGang() {
-		return gangspec.PodGroupFacts{Queue: group.Queue}
-	}
-	r.look(profile, func(s *gangstate.Gangs) { said = s.PodGroupFacts(key) })
+// PodGroups returns what the PodGroups say that have the name of a gang of a profile, also a native one that makes no
+// gang.
+func (r *Registry) PodGroups(profile string, key gangspec.Key) (said gangspec.PodGroups) {
+	r.look(profile, func(s *gangstate.Gangs) { said = s.PodGroups(key) })
+	said[gangspec.Native] = r.natives.get(key)
 	return said
 }
 

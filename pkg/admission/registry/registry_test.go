@@ -20,7 +20,7 @@ func TestAskedWhileRegistering(t *testing.T) {
 	go func() {
 		defer close(asked)
 		for range 1000 {
-			s.PodGroupFacts("one", gangspec.Key{})
+			s.PodGroups("one", gangspec.Key{})
 		}
 	}()
 	for i := range 100 {

@@ -232,7 +232,7 @@ func (c *cluster) counts(pod *v1.Pod) bool {
 
 func (c *cluster) queueOf(pod *v1.Pod) string {
 	return gangspec.QueueOf(pod,
-		func(key gangspec.Key) string { return c.groups[key].Facts().Queue },
+		func(key gangspec.Key) gangspec.PodGroups { return c.groups[key] },
 		func(name string) string { return c.byNamespace[name] })
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample/queuecases"
 )
 
 const ours = "lockstep-scheduler"
@@ -282,6 +283,22 @@ func TestQueueOf(t *testing.T) {
 				t.Errorf("stripped: queue %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestQueueOfPodGroups: queues are counted as in the scheduler.
+func TestQueueOfPodGroups(t *testing.T) {
+	for sentence, tc := range queuecases.Cases() {
+		c := &cluster{byNamespace: map[string]string{queuecases.Namespace: queuecases.OfNamespace}, groups: map[gangspec.Key]gangspec.PodGroups{}}
+		if group := tc.Community; group != nil {
+			c.addGroup(gangspec.Community, group, gangspec.ReadPodGroup(group, &group.Spec))
+		}
+		if group := tc.Native; group != nil {
+			c.addGroup(gangspec.Native, group, gangspec.ReadNative(group))
+		}
+		if got := c.queueOf(strip(t, tc.Pod)); got != tc.Want {
+			t.Errorf("%s: queue %q, want %q", sentence, got, tc.Want)
+		}
 	}
 }
 

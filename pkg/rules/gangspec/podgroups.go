@@ -3,6 +3,7 @@ package gangspec
 import (
 	"cmp"
 
+	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -36,11 +37,23 @@ type Ref struct {
 // PodGroups are what the PodGroups of a gang say, by their kind; nil where there is none.
 type PodGroups [2]*PodGroupDescription
 
+// OfGang returns those that describe the gang: a native one that makes no gang does not.
+func (p PodGroups) OfGang() PodGroups {
+	if p[Native].MakesNoGang() {
+		p[Native] = nil
+	}
+	return p
+}
+
 // Object is what the PodGroup says that describes the gang; nil if there is none.
-func (p PodGroups) Object() *PodGroupDescription { return cmp.Or(p[Community], p[Native]) }
+func (p PodGroups) Object() *PodGroupDescription {
+	p = p.OfGang()
+	return cmp.Or(p[Community], p[Native])
+}
 
 // Facts returns what they say to others than the gang. The first that names a queue names it for the gang.
 func (p PodGroups) Facts() (said PodGroupFacts) {
+	p = p.OfGang()
 	object := p.Object()
 	if object == nil {
 		return PodGroupFacts{}
@@ -50,6 +63,15 @@ func (p PodGroups) Facts() (said PodGroupFacts) {
 		said.Queue = native.Queue
 	}
 	return said
+}
+
+// QueueOf returns the queue that they name for a pod of their name; empty for none. A pod in no gang, since its native
+// PodGroup makes none, is in the queue of that one.
+func (p PodGroups) QueueOf(pod *v1.Pod) string {
+	if native := p[Native]; native.MakesNoGang() && SourceOf(pod) == FromSchedulingGroup {
+		return native.Queue
+	}
+	return p.Facts().Queue
 }
 
 // PodGroupFacts is what the PodGroups of a gang say to others than the gang.

@@ -9,15 +9,15 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// QueueOf returns the queue of a pod: that of its label, else of its PodGroup, else of its
-// namespace, else the default one. ofGang and ofNamespace return what those name; empty for none. A namespace may name
-// what is too long for a queue: then the beginning of it counts.
-func QueueOf(pod *v1.Pod, ofGang func(Key) string, ofNamespace func(string) string) string {
+// QueueOf returns the queue of a pod: that of its label, else of its PodGroup, else of its namespace, else the default
+// one. podGroups returns the PodGroups of a name, and ofNamespace the queue that a namespace names; empty for none. A
+// namespace may name what is too long for a queue: then the beginning of it counts.
+func QueueOf(pod *v1.Pod, podGroups func(Key) PodGroups, ofNamespace func(string) string) string {
 	if name := pod.Labels[v1alpha1.QueueLabel]; name != "" {
 		return name
 	}
 	if key, _, ok := KeyOf(pod); ok {
-		if name := ofGang(key); name != "" {
+		if name := podGroups(key).QueueOf(pod); name != "" {
 			return name
 		}
 	}

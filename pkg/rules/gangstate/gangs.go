@@ -57,8 +57,8 @@ func New(defaults gangspec.Defaults, backoff Backoff) *Gangs {
 func FromObjects(objects map[gangspec.Key]gangspec.PodGroups, pods []*v1.Pod, now time.Time) *Gangs {
 	s := New(gangspec.Defaults{}, Backoff{})
 	for key, said := range objects {
-		for kind, object := range said {
-			if object != nil && !(gangspec.Kind(kind) == gangspec.Native && object.MakesNoGang()) {
+		for kind, object := range said.OfGang() {
+			if object != nil {
 				s.Describe(gangspec.Kind(kind), key, object, now)
 			}
 		}

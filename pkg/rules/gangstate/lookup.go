@@ -109,10 +109,10 @@ func (s *Gangs) Count() Counts {
 	return c
 }
 
-// PodGroupFacts returns what the PodGroups of a gang say; nothing if it has none.
-func (s *Gangs) PodGroupFacts(key gangspec.Key) gangspec.PodGroupFacts {
+// PodGroups returns what the PodGroups of a gang say.
+func (s *Gangs) PodGroups(key gangspec.Key) gangspec.PodGroups {
 	if g := s.gangs[key]; g != nil {
-		return g.objects.Facts()
+		return g.objects
 	}
-	return gangspec.PodGroupFacts{}
+	return gangspec.PodGroups{}
 }

@@ -45,7 +45,7 @@ func TestTextLacksMisspelled(t *testing.T) {
 
 // What a namespace names may be longer than a queue's name can be: the rest of it is in no message and no metric.
 func TestQueueOfLongName(t *testing.T) {
-	none := func(gangspec.Key) string { return "" }
+	none := func(gangspec.Key) gangspec.PodGroups { return gangspec.PodGroups{} }
 	long := strings.Repeat("ü", 100_000)
 	name := gangspec.QueueOf(&v1.Pod{}, none, func(string) string { return long })
 	if len(name) > 253 || !utf8.ValidString(name) || !strings.HasPrefix(long, name) || name == "" {

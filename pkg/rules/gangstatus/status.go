@@ -21,9 +21,9 @@ import (
 type Status struct {
 	// Spec is what the gang asks for, without what depends on the scheduler's configuration.
 	Spec gangspec.Spec
-	// Queue is the queue that its PodGroups name; empty for none.
-	Queue string
-	Phase schedulingv1alpha1.PodGroupPhase
+	// PodGroups are what its PodGroups say.
+	PodGroups gangspec.PodGroups
+	Phase     schedulingv1alpha1.PodGroupPhase
 	// Minimum is how many members must be bound together, in the present stage of a gang with stages; 0 if undefined.
 	Minimum int
 	// Members can make up the minimum; Bound are those of them that have a node or had one to the end.
@@ -77,7 +77,7 @@ func Of(key gangspec.Key, group *coscheduling.PodGroup, native *schedulingv1beta
 		first = f.Pods[i]
 	}
 	return Status{
-		First: first, Spec: f.Spec, Queue: groups.Facts().Queue, Phase: phase, Minimum: f.Stage.Min,
+		First: first, Spec: f.Spec, PodGroups: groups, Phase: phase, Minimum: f.Stage.Min,
 		Members: f.Members.N, Bound: f.Bound.N,
 		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),
 		Reason: c.Reason, Message: c.Message,

@@ -36,6 +36,7 @@ func TestStatus(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		native *schedulingv1beta1.PodGroup
 		pods   []*v1.Pod
+		queue  string
 		want   Status
 	}{
 		"by annotation, it waits as a member says": {
@@ -56,21 +57,24 @@ func TestStatus(t *testing.T) {
 		},
 		"native, it runs": {
 			native: native(metav1.ConditionTrue), pods: pods("running", "succeeded", "failed"),
-			want: Status{Queue: "research", Phase: schedulingv1alpha1.PodGroupRunning, Minimum: 2, Members: 2, Bound: 2, Running: 1, Succeeded: 1, Failed: 1, Reason: v1alpha1.ReasonMinimumBound, Message: `gang "team/train" has its minimum of 2 members bound`},
+			queue: "research", want: Status{Phase: schedulingv1alpha1.PodGroupRunning, Minimum: 2, Members: 2, Bound: 2, Running: 1, Succeeded: 1, Failed: 1, Reason: v1alpha1.ReasonMinimumBound, Message: `gang "team/train" has its minimum of 2 members bound`},
 		},
 		"native, it ran, and lost a member": {
 			native: native(metav1.ConditionTrue), pods: pods("running", "waiting"),
-			want: Status{Queue: "research", Phase: schedulingv1alpha1.PodGroupUnknown, Minimum: 2, Members: 2, Bound: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
+			queue: "research", want: Status{Phase: schedulingv1alpha1.PodGroupUnknown, Minimum: 2, Members: 2, Bound: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
 		},
 		"native, it waits": {
 			native: native(""), pods: saying("Unschedulable", short, short),
-			want: Status{Queue: "research", Phase: schedulingv1alpha1.PodGroupPending, Minimum: 2, Members: 2, Reason: "Unschedulable", Message: short},
+			queue: "research", want: Status{Phase: schedulingv1alpha1.PodGroupPending, Minimum: 2, Members: 2, Reason: "Unschedulable", Message: short},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got := Of(key, nil, c.native, slices.Concat(c.pods, c.pods))
-			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Status{}, "Spec", "First")); diff != "" {
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Status{}, "Spec", "First", "PodGroups")); diff != "" {
 				t.Errorf("standing (-want +got):\n%s", diff)
+			}
+			if queue := got.PodGroups.Facts().Queue; queue != c.queue {
+				t.Errorf("queue %q, want %q", queue, c.queue)
 			}
 			if got.Spec.Min != c.want.Minimum {
 				t.Errorf("its spec has the minimum %d, want %d", got.Spec.Min, c.want.Minimum)
@@ -96,7 +100,8 @@ func TestStatusOfASetWithAnotherMinimum(t *testing.T) {
 func TestStatusNamesTheQueueOfItsNativePodGroup(t *testing.T) {
 	native := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.QueueLabel: "research"}}}
 	native.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 4}
-	if got := Of(key, group(2, ""), native, nil); got.Queue != "research" || got.Minimum != 2 {
-		t.Errorf("queue %q, minimum %d; want research, 2", got.Queue, got.Minimum)
+	got := Of(key, group(2, ""), native, nil)
+	if queue := got.PodGroups.Facts().Queue; queue != "research" || got.Minimum != 2 {
+		t.Errorf("queue %q, minimum %d; want research, 2", queue, got.Minimum)
 	}
 }

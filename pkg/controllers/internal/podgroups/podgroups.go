@@ -78,5 +78,5 @@ func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod 
 		return "", nil
 	}
 	groups, err := Read(ctx, live, mapper, key)
-	return groups.Facts().Queue, err
+	return groups.QueueOf(pod), err
 }
