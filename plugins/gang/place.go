@@ -150,10 +150,10 @@ type allowedDomain struct {
 	anywhere *allowedDomain
 }
 
-// fixedDomain is a topology in whose domain the node has to be, or in any if it is not known.
+// fixedDomain is a topology in whose domain the node has to be: that of a value, or any if that is nil.
 type fixedDomain struct {
-	key string
-	at  *homeDomain
+	key   string
+	value *string
 }
 
 // allowedDomainOf returns where a node is in the fixed domains of one of these candidates, which all have the same
@@ -172,7 +172,7 @@ func allowedDomainOf(spots ...candidate) *allowedDomain {
 // inside returns what goes for the levels inside a fixed domain.
 func (g *allowedDomain) inside(one fixedDomain) *allowedDomain {
 	g.key = one.key
-	if one.at == nil || !one.at.known {
+	if one.value == nil {
 		if g.anywhere == nil {
 			g.anywhere = &allowedDomain{}
 		}
@@ -181,10 +181,10 @@ func (g *allowedDomain) inside(one fixedDomain) *allowedDomain {
 	if g.in == nil {
 		g.in = map[string]*allowedDomain{}
 	}
-	if g.in[one.at.value] == nil {
-		g.in[one.at.value] = &allowedDomain{}
+	if g.in[*one.value] == nil {
+		g.in[*one.value] = &allowedDomain{}
 	}
-	return g.in[one.at.value]
+	return g.in[*one.value]
 }
 
 // allows reports whether the member may be on a node.

@@ -109,6 +109,23 @@ func TestSliceBeginsWhereItHasRoom(t *testing.T) {
 	}
 }
 
+// TestSliceBeginsBesideMatesInNoDomain: a slice whose only placed member is on a node without the label begins where it
+// has room.
+func TestSliceBeginsBesideMatesInNoDomain(t *testing.T) {
+	nodes := makeNodes(12, 2)
+	delete(nodes[0].Labels, rack)
+	members := makeMembers("train", 2, 8, func(_ int, pod *st.PodWrapper) {
+		pod.Annotation(v1alpha1.TopologySlicesAnnotation, fmt.Sprintf(`[{"topology":%q,"size":2}]`, rack))
+	})
+	members[0] = sample.Bound(members[0], nodes[0].Name)
+	s := newStage(t, nodes, append(fill(nodes[1:5], 0), members[0])...)
+	s.open()
+	s.see(members...)
+	if best := s.best(t, members[1]); !namesOf(nodes[6:]...).IsSuperset(best) {
+		t.Errorf("the second member of the slice goes to one of %v; only the other rack has room for a slice", best)
+	}
+}
+
 // TestSliceLeavesRoomForLostMates: the first member of a slice that was lost whole does not begin it in the room in
 // which members of another slice have to be. Room where the slice may not be does not count.
 func TestSliceLeavesRoomForLostMates(t *testing.T) {

@@ -76,23 +76,12 @@ func (c *placedMembers) label(node int, key string) (string, bool) {
 	return value, ok
 }
 
-// homeDomain is the domain in which a slice has members, if it is known.
-type homeDomain struct {
-	value string
-	known bool
-}
-
-// homeDomains returns the domains of the slices that have members. If these are apart, the first decides.
-func (c *placedMembers) homeDomains(key string, size int) map[int]*homeDomain {
-	homes := map[int]*homeDomain{}
-	for _, standing := range c.on {
-		slice := standing.Rank / size
-		if homes[slice] == nil {
-			homes[slice] = &homeDomain{}
-		}
-		if one := homes[slice]; !one.known {
-			one.value, one.known = c.label(standing.Node, key)
-		}
+// homeDomains returns the domains, by a label, of the slices that have members in any.
+func (c *placedMembers) homeDomains(key string, size int) map[int]*string {
+	homes := map[int]*string{}
+	for slice, node := range placement.Homes(c.on, size, func(node int) (string, bool) { return c.label(node, key) }) {
+		value, _ := c.label(node, key)
+		homes[slice] = &value
 	}
 	return homes
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
@@ -189,12 +190,11 @@ func (s *solver) fixedDomain(p part, key string) (value string, ok bool) {
 // valueOn returns the domain with placed members of the gang. If they are in several, which violates a required
 // topology, it is that of the first of them.
 func (s *solver) valueOn(g Gang, key string) (string, bool) {
-	for _, standing := range g.On {
-		if value, ok := s.world.Label(standing.Node, key); ok {
-			return value, true
-		}
+	home, known := Homes(g.On, math.MaxInt, s.label(key))[0]
+	if !known {
+		return "", false
 	}
-	return "", false
+	return s.world.Label(home, key)
 }
 
 // share is how many members of a class a gang has, and how many of them would make up its minimum.

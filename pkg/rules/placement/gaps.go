@@ -95,8 +95,7 @@ func (l *layout) fillGaps(ctx context.Context, run []int) (rest []int, err error
 // fillAt fills gaps at the level at depth: with whole units, and with a rest of the run smaller than one. It returns
 // the remaining members.
 func (l *layout) fillAt(ctx context.Context, depth int, gaps []*gap, run []int) (rest []int, err error) {
-	homes := map[int]*branch{}
-	l.homes(l.tree.root, 0, depth, homes)
+	homes := l.homes(depth)
 	gaps = slices.DeleteFunc(gaps, func(g *gap) bool { return homes[g.slice] == nil }) // they fit nowhere
 	for _, g := range gaps {
 		if run, err = l.fillGap(ctx, homes[g.slice], depth, g, run); err != nil {

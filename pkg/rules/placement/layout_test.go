@@ -303,6 +303,20 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+// TestHomes: the domain of a slice is that of its first member in any, also if others are apart from it.
+func TestHomes(t *testing.T) {
+	c := uniform(4, 4, 4).in(rack, "a", "b", "")
+	on := []PlacedMember{{Node: 1, Rank: 0}, {Node: 0, Rank: 1}, {Node: 2, Rank: 4}, {Node: 0, Rank: 5}, {Node: 2, Rank: 8}}
+	got := Homes(on, 4, func(node int) (string, bool) { return c.Label(node, rack) })
+	if diff := cmp.Diff(map[int]int{0: 1, 1: 0}, got); diff != "" {
+		t.Errorf("homes (-want +got):\n%s", diff)
+	}
+	p := one(c, []Member{{Rank: 2}}, Gang{Min: 1, Levels: []Level{{Key: rack, Slice: 4}}, On: on})
+	if r, err := Solve(t.Context(), c, p); err != nil || r.Node[0] != 1 {
+		t.Errorf("a member of the first slice goes to %v, %v; want node 1", r.Node, err)
+	}
+}
+
 // TestLayout shows what users see of a layout.
 func TestLayout(t *testing.T) {
 	ranked := func(n int) []Member {

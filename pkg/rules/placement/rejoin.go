@@ -26,19 +26,13 @@ func (l *layout) rejoin(ctx context.Context, run []int) (rest []int, err error) 
 
 // rejoinAt is rejoin for the slices of the level at depth.
 func (l *layout) rejoinAt(ctx context.Context, depth int, run []int) (rest []int, err error) {
-	level, stands, homes := l.tree.levels[depth], map[int]bool{}, map[int]*branch{}
-	for _, standing := range l.gang.On {
-		if _, ok := l.world.Label(standing.Node, level.Key); ok {
-			stands[standing.Rank/level.Slice] = true
-		}
-	}
-	l.homes(l.tree.root, 0, depth, homes)
+	level, homes := l.tree.levels[depth], l.homes(depth)
 	var order []*branch
 	units := map[*branch][][]int{}
 	for _, unit := range l.units(run, level.Slice) {
 		slice := l.rank(unit[0]) / level.Slice
-		switch home := homes[slice]; {
-		case !stands[slice]:
+		switch home, stands := homes[slice]; {
+		case !stands:
 			rest = append(rest, unit...)
 		case home != nil:
 			if units[home] == nil {
@@ -68,20 +62,28 @@ func (l *layout) rejoinIn(ctx context.Context, home *branch, depth int, units []
 	return nil
 }
 
-// homes collects the domains of the level at depth in which its slices have members; next is the first level inside the
-// branch.
-func (l *layout) homes(b *branch, next, depth int, homes map[int]*branch) {
-	for _, d := range b.inner {
-		switch {
-		case d.outside && l.tree.levels[next].sliced():
-		case next < depth:
-			l.homes(d, next+1, depth, homes)
-		default:
-			for _, rank := range d.on {
-				if slice := rank / l.tree.levels[depth].Slice; homes[slice] == nil {
-					homes[slice] = d
-				}
-			}
+// Homes returns the slices of a size that have members in a domain, each with the node of the first of these: its domain
+// is that of the slice, also if others are apart from it. label returns the domain of a node; false if it is in none.
+func Homes(on []PlacedMember, size int, label func(node int) (string, bool)) map[int]int {
+	homes := map[int]int{}
+	for _, standing := range on {
+		slice := standing.Rank / size
+		if _, known := homes[slice]; known {
+			continue
+		}
+		if _, inside := label(standing.Node); inside {
+			homes[slice] = standing.Node
 		}
 	}
+	return homes
+}
+
+// homes returns the domains of the level at depth of its slices that have placed members; nil for one that the tree does
+// not have, or that is in no domain of a coarser level with slices.
+func (l *layout) homes(depth int) map[int]*branch {
+	level, homes := l.tree.levels[depth], map[int]*branch{}
+	for slice, node := range Homes(l.gang.On, level.Slice, l.label(level.Key)) {
+		homes[slice] = l.tree.slicedDomain(node, depth)
+	}
+	return homes
 }

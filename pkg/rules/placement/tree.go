@@ -90,16 +90,40 @@ func (s *solver) outside(nodes []int, key string) []int {
 
 // addStanding records the domains of a placed member.
 func (t *tree) addStanding(standing PlacedMember) {
-	b := t.root
-	for _, level := range t.levels {
-		value, ok := t.world.Label(standing.Node, level.Key)
-		i := slices.IndexFunc(b.inner, func(inner *branch) bool { return inner.outside == !ok && inner.value == value })
-		if i < 0 {
-			return
-		}
-		b = b.inner[i]
+	for _, b := range t.pathTo(standing.Node) {
 		b.on = append(b.on, standing.Rank)
 	}
+}
+
+// pathTo returns the domains of a node, coarsest first, as far as the tree has them. The node need not be in the
+// scope.
+func (t *tree) pathTo(node int) (path []*branch) {
+	b := t.root
+	for _, level := range t.levels {
+		value, ok := t.world.Label(node, level.Key)
+		i := slices.IndexFunc(b.inner, func(inner *branch) bool { return inner.outside == !ok && inner.value == value })
+		if i < 0 {
+			return path
+		}
+		b = b.inner[i]
+		path = append(path, b)
+	}
+	return path
+}
+
+// slicedDomain returns the domain of a node at the level at depth; nil if the tree does not have it, or the node is in
+// no domain of a level with slices down to that.
+func (t *tree) slicedDomain(node, depth int) *branch {
+	path := t.pathTo(node)
+	if len(path) <= depth {
+		return nil
+	}
+	for i, b := range path[:depth+1] {
+		if b.outside && t.levels[i].sliced() {
+			return nil
+		}
+	}
+	return path[depth]
 }
 
 // each visits a branch and all branches in it.
