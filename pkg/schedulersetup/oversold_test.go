@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
@@ -40,7 +41,15 @@ type stage struct {
 	holds    *ledger.Shared
 	registry *reservations.Registry
 	planner  *planner.Planner
-	serial   int
+	// native is what all native PodGroups say.
+	native *gangspec.PodGroupDescription
+	serial int
+}
+
+// GangOf implements reservation.Gangs.
+func (s *stage) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
+	key, _, member := gangspec.GangOf(pod, func(gangspec.Key) *gangspec.PodGroupDescription { return s.native })
+	return key, member
 }
 
 // free is queues that pay for nothing.
@@ -56,7 +65,7 @@ func newStage(t testing.TB, nodes map[string]string) *stage {
 	s.registry = reservations.New(s.holds, reservepods.NewStore(), watches.New(), nil, free{})
 	plugins := extension.New()
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
-		reservation.Name:  plugins.Watch(reservation.New(s.holds, s.registry, plugins, "")),
+		reservation.Name:  plugins.Watch(reservation.New(s.holds, s, s.registry, plugins, "")),
 		heldcapacity.Name: plugins.Watch(heldcapacity.New(s.holds, cacheevents.New(), plugins)),
 		gpushare.Name:     plugins.Watch(gpushare.New(gpushare.NewLedger(), plugins, watches.New())),
 	}})

@@ -17,8 +17,8 @@ func (s *Set) Line(pod *v1.Pod) (at, of int, first string) {
 	if s.queues.QueueOf(pod) != "" {
 		return s.queues.Line(pod)
 	}
-	key, ok := s.gangs.GangOf(pod)
-	if !ok {
+	key, _ := s.gangs.GangOf(pod)
+	if s.gangs.InNoGang(pod) {
 		return 0, 0, ""
 	}
 	waiting := s.gangs.Waiting(pod.Spec.SchedulerName)

@@ -163,6 +163,30 @@ func TestMeant(t *testing.T) {
 	}
 }
 
+// TestBasicUsesWhatIsHeld: a pod of a native PodGroup is sent where something is held for it if its PodGroup makes no
+// gang, and else where the plan of its gang says.
+func TestBasicUsesWhatIsHeld(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		group *gangspec.PodGroupDescription
+		nodes []string
+	}{
+		"the basic policy":   {&gangspec.PodGroupDescription{Basic: true, Min: 1}, []string{"b"}},
+		"a gang":             {&gangspec.PodGroupDescription{Min: 2}, []string{"a", "b"}},
+		"which is not there": {nil, []string{"a", "b"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, map[string]string{"a": "8", "b": "8"})
+			s.native = c.group
+			s.reserve("r", "mine", 4, true, "b")
+			pod := s.pod(4, "mine")
+			pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")}
+			if _, nodes := s.fits(pod); !slices.Equal(nodes, c.nodes) {
+				t.Errorf("it is sent to %v, want %v", nodes, c.nodes)
+			}
+		})
+	}
+}
+
 // TestEvictionFreesNoPromise: what an owner has of a placement stays held for the next owner when it is evicted.
 func TestEvictionFreesNoPromise(t *testing.T) {
 	s := newStage(t, map[string]string{"a": "8"})

@@ -102,7 +102,7 @@ func NewSet() *Set {
 			Turns: s.queues, Reserved: reserved, Leading: leading, Statuses: statuses, Decisions: decided})),
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(holds, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(order)),
-		reservation.Name:  s.all.Watch(reservation.New(holds, reserved, s.all, binder.Name)),
+		reservation.Name:  s.all.Watch(reservation.New(holds, gangs, reserved, s.all, binder.Name)),
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: holds, Gangs: gangs, Plugins: s.all,
 			Promises: reserved, Queues: queues, Underway: underway, Watches: watched, Leading: leading, Decisions: decided})),
 		fairshare.Name: s.all.Watch(fairshare.New(s.queues)),

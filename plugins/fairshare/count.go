@@ -51,13 +51,24 @@ func (d *Dispatcher) pendingPod(pod *v1.Pod) *v1.Pod {
 
 // count adds a pod, in its current version, to the book, as part of a job.
 func (d *Dispatcher) count(pod *v1.Pod, job string) {
-	if _, counted := d.usage.Pod(pod.UID); !counted {
+	before, counted := d.usage.Pod(pod.UID)
+	if !counted {
 		d.syncHold(pod.UID)
 	}
-	before, _ := d.book.Counted(string(pod.UID))
-	d.members.Move(pod.UID, before.Gang, usage.GangOf(pod))
+	d.naming.Move(pod.UID, nameOf(before.Object), nameOf(pod))
 	at, has := d.place(pod), d.nodeOf(pod)
 	d.usage.Count(pod, usage.Place{Node: cmp.Or(has, at.Node), Runs: has != "", Promised: at.Nominated(), Held: at.Planned}, job)
+}
+
+// nameOf returns the name of the gang that a pod names; empty for none, or no pod.
+func nameOf(pod *v1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	if key, _, ok := gangspec.KeyOf(pod); ok {
+		return key.In(pod.Spec.SchedulerName)
+	}
+	return ""
 }
 
 // counting is what the counter of usages asks the Dispatcher. The lock is held.
@@ -72,6 +83,9 @@ func (c counting) Ours(schedulerName string) bool {
 
 // QueueOf implements usage.Caller.
 func (c counting) QueueOf(pod *v1.Pod) string { return c.d.queueOf(pod) }
+
+// GangOf implements usage.Caller.
+func (c counting) GangOf(pod *v1.Pod) (gangspec.Key, bool) { return c.d.gangs.GangOf(pod) }
 
 // HeldChanged implements usage.Caller: everything that a waiting job asks for may be held for it now.
 func (c counting) HeldChanged() { c.d.recheck() }

@@ -59,8 +59,8 @@ type Dispatcher struct {
 	claims *deviceclaims.Claims
 	// recounted are jobs that ask for something else than when they came to wait.
 	recounted map[string]bool
-	// members are the counted pods that are in a gang, by usage.GangOf.
-	members usage.Index[string]
+	// naming are the counted pods that name a gang, by its name, whether or not its PodGroup makes one of them.
+	naming usage.Index[string]
 	profiles
 	opening
 	placed
@@ -118,8 +118,10 @@ type placed struct {
 type Gangs interface {
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
+	// GangOf returns the gang of a pod; false where it is in none.
+	GangOf(pod *v1.Pod) (gangspec.Key, bool)
 	// PodGroups returns what the PodGroups say that have the name of a gang. OnMove registers a function that is called
-	// when they say something else than before of its queue or its eviction.
+	// when they say something else than before of its queue or its eviction, or GangOf does of its pods.
 	PodGroups(profile string, key gangspec.Key) gangspec.PodGroups
 	OnMove(moved func(profile string, key gangspec.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
@@ -143,7 +145,7 @@ func NewDispatcher(gangs Gangs, holds *ledger.Shared, victims func(holder hold.H
 	d := &Dispatcher{
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
-		recounted: map[string]bool{}, members: usage.Index[string]{},
+		recounted: map[string]bool{}, naming: usage.Index[string]{},
 		profiles:   profiles{served: map[string]bool{}, preempts: map[string]bool{}},
 		opening:    opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
 		placed:     placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},

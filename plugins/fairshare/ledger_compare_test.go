@@ -239,7 +239,7 @@ func (c *chaos) compareEmpty() {
 	book := func(field string) int { return reflect.ValueOf(d.book).Elem().FieldByName(field).Len() }
 	for what, n := range map[string]int{
 		"jobs": book("jobs"), "jobs that time can move": book("timed"), "usages": book("usages"), "missed": book("missed"),
-		"assumed": len(d.assumed), "places": len(d.places), "members": len(d.members),
+		"assumed": len(d.assumed), "places": len(d.places), "naming": len(d.naming),
 	} {
 		if n > 0 {
 			c.fail("%d %s are left of nothing", n, what)

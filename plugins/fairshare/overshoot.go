@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -72,14 +71,14 @@ type start struct {
 // starts are those of the members of the gangs that were looked up.
 type starts struct {
 	members map[types.UID]start
-	// jobs are the names of the jobs of these gangs, by usage.GangOf.
+	// jobs are the names of the jobs of these gangs, by their names.
 	jobs map[string]string
 }
 
 // of returns the start of a running pod. The minimums of gangs that start together are one job, which started with the
 // first of their pods; a member beyond the minimum is a job of its own, and so is a pod in no gang.
 func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
-	key, _, member := gangspec.KeyOf(pod)
+	key, member := gangs.GangOf(pod)
 	if !member {
 		return start{string(pod.UID), startOf(pod, now)}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -105,7 +104,7 @@ type fairer struct {
 func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 	d.lock()
 	need := d.needs(preemptor)[0].Total()
-	floor := d.book.JobShare(usage.GangOf(preemptor.Pods[0]), need)
+	floor := d.book.JobShare(d.usage.GangOf(preemptor.Pods[0]), need)
 	d.mu.Unlock()
 	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]queueing.Vector{}} }
 	return judge{

@@ -23,7 +23,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -273,7 +272,7 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 			known := oneGang{footprint: gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: "g"}, Min: 2}}
 			for _, p := range c.pods {
 				id, least := p.Name, 1
-				if usage.GangOf(p) != "" {
+				if d.usage.GangOf(p) != "" {
 					known.footprint.Running = append(known.footprint.Running, gangstate.Placed{Pod: p})
 					id, least = "g", 2
 				}

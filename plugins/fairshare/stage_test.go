@@ -175,7 +175,7 @@ type podGroups struct {
 
 func (g podGroups) PodGroups(string, gangspec.Key) gangspec.PodGroups { return g.of }
 
-// noGangs knows no gangs.
+// noGangs knows nothing of gangs but what pods say.
 type noGangs struct{}
 
 func (noGangs) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
@@ -184,8 +184,12 @@ func (noGangs) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
 func (noGangs) Running(string, gangspec.Key) []gangstate.RunningGang { return nil }
 func (noGangs) Progress(*v1.Pod) (gangstate.Progress, bool)          { return gangstate.Progress{}, false }
 func (noGangs) PodGroups(string, gangspec.Key) gangspec.PodGroups    { return gangspec.PodGroups{} }
-func (noGangs) OnMove(func(string, gangspec.Key))                    {}
-func (noGangs) Synced() bool                                         { return true }
-func (noGangs) Changed()                                             {}
-func (noGangs) Yield(context.Context, []hold.Holder)                 {}
-func (noGangs) Explain(context.Context, string, []gangspec.Key)      {}
+func (noGangs) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
+	key, _, named := gangspec.KeyOf(pod)
+	return key, named
+}
+func (noGangs) OnMove(func(string, gangspec.Key))               {}
+func (noGangs) Synced() bool                                    { return true }
+func (noGangs) Changed()                                        {}
+func (noGangs) Yield(context.Context, []hold.Holder)            {}
+func (noGangs) Explain(context.Context, string, []gangspec.Key) {}

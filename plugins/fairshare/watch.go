@@ -222,20 +222,21 @@ func (d *Dispatcher) podRefused(pod *v1.Pod) {
 func (d *Dispatcher) drop(uid types.UID) {
 	delete(d.assumed, uid)
 	delete(d.places, uid)
-	before, _ := d.book.Counted(string(uid))
-	d.members.Move(uid, before.Gang, "")
+	before, _ := d.usage.Pod(uid)
+	d.naming.Move(uid, nameOf(before.Object), "")
 	d.usage.Drop(uid)
 	d.do(d.book.PodEnded(string(uid), d.moment()))
 }
 
-// gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
+// gangMoved counts the pods that name a gang again whose PodGroup says something else, and notes what the gang had if it
+// was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangspec.Key) {
 	evicted := eviction.Read(d.gangs.PodGroups(profile, key).Facts().Evicted)
 	if evicted.Scheduler != profile {
 		evicted = eviction.Record{}
 	}
 	d.change(func() {
-		d.moveAll(maps.Clone(d.members[key.In(profile)]))
+		d.moveAll(maps.Clone(d.naming[key.In(profile)]))
 		d.book.SetEvicted(key.In(profile), evicted, d.clock.Now())
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -163,7 +162,7 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 	}
 	attempt := planner.AttemptOf(state)
 	if attempt == nil {
-		if _, _, member := gangspec.KeyOf(pod); member {
+		if _, member := pl.gangs.GangOf(pod); member {
 			return "", nil // its gang's plan gives it a node
 		}
 		attempt = &gangstate.Attempt{

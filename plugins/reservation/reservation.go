@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
@@ -36,6 +37,7 @@ const Name = planner.ReservationPlugin
 type Reservation struct {
 	handle       framework.Framework
 	holds        *ledger.Shared
+	gangs        Gangs
 	reservations Reservations
 	// planner finds a node among those with capacity held for a pod.
 	planner func() *planner.Planner
@@ -43,6 +45,12 @@ type Reservation struct {
 	cardAllocators func() []CardAllocator
 	// notes: the profile's binder writes annotations as it binds.
 	notes func() bool
+}
+
+// Gangs knows the gangs of pods.
+type Gangs interface {
+	// GangOf returns the gang of a pod; false where it is in none.
+	GangOf(pod *v1.Pod) (gangspec.Key, bool)
 }
 
 // Reservations is what is held for which pods. It recognizes reserve pods: nothing is held for these.
@@ -108,7 +116,7 @@ func (pl *Reservation) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragme
 }
 
 // New returns the factory of the plugin. binder is the name of the binder that writes annotations as it binds.
-func New(holds *ledger.Shared, reservations Reservations, plugins *extension.Plugins,
+func New(holds *ledger.Shared, gangs Gangs, reservations Reservations, plugins *extension.Plugins,
 	binder string) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args := &config.ReservationArgs{}
@@ -126,7 +134,7 @@ func New(holds *ledger.Shared, reservations Reservations, plugins *extension.Plu
 			return nil, fmt.Errorf("making %s: %w", Name, err)
 		}
 		return &Reservation{
-			handle: fw, holds: holds, reservations: reservations,
+			handle: fw, holds: holds, gangs: gangs, reservations: reservations,
 			// once all plugins are made
 			planner:        sync.OnceValue(func() *planner.Planner { return planner.New(fw, holds, plugins) }),
 			cardAllocators: sync.OnceValue(func() []CardAllocator { return extension.Of[CardAllocator](plugins, fw) }),

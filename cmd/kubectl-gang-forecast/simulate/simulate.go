@@ -294,10 +294,12 @@ func (s *Simulation) awaits(pods []*v1.Pod) (awaits bool, until time.Time) {
 
 // GangOf returns the gang of a pod, as namespace/name; empty where it is in none that is scheduled as one.
 func (s *Simulation) GangOf(pod *v1.Pod) string {
-	if key, ok := s.scheduler.Set.Gangs().GangOf(pod); ok {
-		return key.String()
+	gangs := s.scheduler.Set.Gangs()
+	if !gangs.Serves(pod.Spec.SchedulerName) || gangs.InNoGang(pod) {
+		return ""
 	}
-	return ""
+	key, _ := gangs.GangOf(pod)
+	return key.String()
 }
 
 // Decisions returns what the scheduler has decided about a gang since a time, the oldest first.

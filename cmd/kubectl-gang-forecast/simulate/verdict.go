@@ -235,9 +235,9 @@ func (l *looking) behind() bool {
 		if slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
 			continue
 		}
-		_, inGang := l.Set().Gangs().GangOf(asked)
 		_, counts := l.Set().Gangs().Progress(asked)
-		if pod, err := l.scheduler.Pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || inGang && !counts {
+		if pod, err := l.scheduler.Pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID ||
+			l.GangOf(asked) != "" && !counts {
 			return true
 		}
 	}

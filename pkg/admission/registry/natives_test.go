@@ -61,7 +61,7 @@ func TestBasicIsNoGang(t *testing.T) {
 		t.Fatal("a pod whose PodGroup is not known is in no gang")
 	}
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, "research"))
-	if !s.InNoGang(pod) || !s.IsEvictedAlone(pod) || s.knows(pod) {
+	if _, member := s.GangOf(pod); member || !s.InNoGang(pod) || !s.IsEvictedAlone(pod) || s.knows(pod) {
 		t.Error("a pod of the basic policy is in a gang")
 	}
 	if n := len(s.acted[testProfile].Activate); n == 0 {
@@ -121,15 +121,20 @@ func TestBasicGone(t *testing.T) {
 func TestNativesLeft(t *testing.T) {
 	s := newStage(t, testProfile)
 	s.leaveNative = true
+	var moved []string
+	s.OnMove(func(profile string, key gangspec.Key) { moved = append(moved, profile+" "+key.String()) })
 	pod := groupedPod()
 	s.podSeen(s.ctx, nil, pod)
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(false, ""))
-	if !s.InNoGang(pod) || s.knows(pod) || s.IsEvictedAlone(pod) {
+	if _, member := s.GangOf(pod); !member || !s.InNoGang(pod) || s.knows(pod) || s.IsEvictedAlone(pod) {
 		t.Error("a native gang is taken for one of ours, or its pods for single ones")
 	}
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
-	if !s.InNoGang(pod) || !s.IsEvictedAlone(pod) {
+	if _, member := s.GangOf(pod); member || !s.InNoGang(pod) || !s.IsEvictedAlone(pod) {
 		t.Error("a pod of the basic policy is evicted with others")
+	}
+	if diff := cmp.Diff([]string{testProfile + " default/train"}, moved); diff != "" {
+		t.Errorf("told that its pods are in no gang (-want +got):\n%s", diff)
 	}
 	if e := s.acted[testProfile]; len(e.Activate)+len(e.Changed) > 0 {
 		t.Errorf("something is done about it: %v", e)

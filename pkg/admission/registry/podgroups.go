@@ -79,7 +79,7 @@ func (r *Registry) describe(ctx context.Context, kind gangspec.Kind, key gangspe
 	}
 }
 
-// tellMoved reports that the PodGroup of a gang of a profile names another queue, or eviction, than before.
+// tellMoved reports that what a PodGroup says to others has changed for the pods of a profile; see OnMove.
 func (r *Registry) tellMoved(profile string, key gangspec.Key) {
 	for _, tell := range r.moved {
 		tell(profile, key)

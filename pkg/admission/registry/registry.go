@@ -148,15 +148,16 @@ func (r *Registry) Start(ctx context.Context) error {
 func (r *Registry) SetRoom(room WaitingRoom) { r.room = room }
 
 // OnMove registers a function that is called whenever the PodGroup of a gang names another queue, or another eviction,
-// than before, with no lock held. OnMove has to be called before Start.
+// than before, or makes a gang of its pods that were in none, or the other way round, with no lock held. OnMove has to be
+// called before Start.
 func (r *Registry) OnMove(moved func(profile string, key gangspec.Key)) {
 	r.moved = append(r.moved, moved)
 }
 
 // InNoGang reports whether a pod is in no gang that is scheduled here.
 func (r *Registry) InNoGang(pod *v1.Pod) bool {
-	key, source, ok := gangspec.KeyOf(pod)
-	return !ok || source == gangspec.FromSchedulingGroup && (r.leaveNative || r.natives.get(key).MakesNoGang())
+	_, source, member := gangspec.GangOf(pod, r.natives.get)
+	return !member || r.leaveNative && source == gangspec.FromSchedulingGroup
 }
 
 // IsEvictedAlone reports whether a pod is evicted alone: it is in no gang, whichever scheduler placed it.
@@ -308,11 +309,10 @@ func (r *Registry) Explain(ctx context.Context, profile string, keys []gangspec.
 	}
 }
 
-// GangOf returns the gang of a pod, which may no longer exist; false where the pod is in no gang that is scheduled
-// here.
+// GangOf returns the gang of a pod, which may no longer exist, whoever schedules it; false where the pod is in none.
 func (r *Registry) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
-	key, _, _ := gangspec.KeyOf(pod)
-	return key, r.all()[pod.Spec.SchedulerName] != nil && !r.InNoGang(pod)
+	key, _, member := gangspec.GangOf(pod, r.natives.get)
+	return key, member
 }
 
 // Why returns why the members of the gang of a pod wait, with everything considered; false where the pod is in no gang

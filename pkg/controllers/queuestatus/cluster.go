@@ -68,11 +68,16 @@ type member struct {
 }
 
 func (c *cluster) memberOf(pod *v1.Pod) member {
-	native := func(key gangspec.Key) *gangspec.PodGroupDescription { return c.groups[key][gangspec.Native] }
-	if key, _, ok := gangspec.GangOf(pod, native); ok {
+	if key, ok := c.gangOf(pod); ok {
 		return member{scheduler: pod.Spec.SchedulerName, gang: key}
 	}
 	return member{pod: pod.UID}
+}
+
+func (c *cluster) gangOf(pod *v1.Pod) (gangspec.Key, bool) {
+	native := func(key gangspec.Key) *gangspec.PodGroupDescription { return c.groups[key][gangspec.Native] }
+	key, _, ok := gangspec.GangOf(pod, native)
+	return key, ok
 }
 
 // statuses returns the status of each queue, by name. now is the transition time of conditions that change. What
@@ -187,6 +192,9 @@ func (c caller) Ours(schedulerName string) bool { return c.schedulers[schedulerN
 
 // QueueOf implements usage.Caller.
 func (c caller) QueueOf(pod *v1.Pod) string { return c.queueOf(pod) }
+
+// GangOf implements usage.Caller.
+func (c caller) GangOf(pod *v1.Pod) (gangspec.Key, bool) { return c.gangOf(pod) }
 
 // HeldChanged implements usage.Caller.
 func (caller) HeldChanged() {}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
@@ -49,5 +50,38 @@ func TestDevicesCount(t *testing.T) {
 	// The claim that "beside" shares with "waits" counts in the queues of both, while neither has a node.
 	if diff := cmp.Diff(map[string]string{"a": "4/2/5 25%", "b": "4/0/7 0%"}, got); diff != "" {
 		t.Errorf("deserved/allocated/requested and share (-want +got):\n%s", diff)
+	}
+}
+
+// TestClaimsOfBasicPods: a claim that pods of a native PodGroup share counts for each of them while they wait, unless the
+// PodGroup makes a gang of them.
+func TestClaimsOfBasicPods(t *testing.T) {
+	const gpu = v1.ResourceName("nvidia.com/gpu")
+	counts := nodedevices.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu})
+	counts.Replace([]*resourceapi.ResourceSlice{dra.Slice("node", 8)}, []*resourceapi.DeviceClass{dra.Class()})
+	member := func(p *v1.Pod) {
+		p.Spec.ResourceClaims = dra.Pod("p", "three").Spec.ResourceClaims
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")}
+	}
+	for sentence, c := range map[string]struct {
+		says *gangspec.PodGroupDescription
+		want string
+	}{
+		"the basic policy": {&gangspec.PodGroupDescription{Basic: true, Min: 1}, "6"},
+		"a gang":           {&gangspec.PodGroupDescription{Min: 2}, "3"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			first, second := podOf("first", "1", in("a"), member), podOf("second", "1", in("a"), member)
+			k := &cluster{
+				queues: []*v1alpha1.Queue{queueOf("a")}, nodes: []*v1.Node{nodeOf("8")}, devices: counts,
+				schedulers: map[string]bool{ours: true}, rules: share.Rules{Weighted: true, Stated: true},
+				claims: []*resourceapi.ResourceClaim{dra.Claim("three", 3)},
+				pods:   []*v1.Pod{strip(t, first), strip(t, second)},
+				groups: map[gangspec.Key]gangspec.PodGroups{{Namespace: first.Namespace, Name: "train"}: {gangspec.Native: c.says}},
+			}
+			if got := mustReckon(t, k, now)["a"].Requested[gpu]; got.String() != c.want {
+				t.Errorf("requested %s, want %s", &got, c.want)
+			}
+		})
 	}
 }

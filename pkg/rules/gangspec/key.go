@@ -55,8 +55,8 @@ const (
 var MemberLabels = []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel,
 	v1alpha1.PodGroupMinAvailableLabel}
 
-// KeyOf returns the gang that a pod belongs to. The first match of the ways wins. It is cheap: the
-// scheduler calls it for every pod that it queues.
+// KeyOf returns the gang that a pod names. The first match of the ways wins. Whether the pod is in that gang depends on
+// its PodGroup; see [GangOf]. It is cheap: the scheduler calls it for every pod that it queues.
 func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	if name := pod.Annotations[v1alpha1.GangNameAnnotation]; name != "" {
 		return Key{pod.Namespace, name}, FromAnnotation, true
@@ -84,8 +84,8 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	return Key{}, 0, false
 }
 
-// GangOf is [KeyOf] for a caller that knows the native PodGroups, which native returns; nil where there is none. A pod
-// whose native PodGroup makes no gang of its pods is in none.
+// GangOf returns the gang that a pod is in: the one that it names, see [KeyOf], unless its native PodGroup makes no gang
+// of its pods. native returns what the native PodGroup of a name says; nil where there is none: its pods wait for one.
 func GangOf(pod *v1.Pod, native func(Key) *PodGroupDescription) (Key, Source, bool) {
 	key, source, ok := KeyOf(pod)
 	if source == FromSchedulingGroup && native(key).MakesNoGang() {

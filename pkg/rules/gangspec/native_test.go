@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // nativeGroup returns a PodGroup of the gang policy; change makes it another one.
@@ -90,6 +92,49 @@ func TestReadNative(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestGangOf: a pod is in the gang that it names, unless it does so by spec.schedulingGroup alone, and that PodGroup makes
+// no gang.
+func TestGangOf(t *testing.T) {
+	train := Key{"a", "train"}
+	basic := func(change func(*schedulingv1beta1.PodGroupSpec)) *PodGroupDescription {
+		return ReadNative(nativeGroup(func(s *schedulingv1beta1.PodGroupSpec) { basicPolicy(s); change(s) }))
+	}
+	none := func(*schedulingv1beta1.PodGroupSpec) {}
+	all := func(s *schedulingv1beta1.PodGroupSpec) {
+		s.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+	}
+	for sentence, c := range map[string]struct {
+		annotation string
+		group      string
+		native     *PodGroupDescription
+		want       Key
+		member     bool
+	}{
+		"it names none":              {native: basic(none)},
+		"the gang policy":            {group: "train", native: ReadNative(nativeGroup(none)), want: train, member: true},
+		"no PodGroup":                {group: "train", want: train, member: true},
+		"the basic policy":           {group: "train", native: basic(none)},
+		"though it is evicted whole": {group: "train", native: basic(all)},
+		"in one domain":              {group: "train", native: basic(func(s *schedulingv1beta1.PodGroupSpec) { s.SchedulingConstraints = topologies("rack") }), want: train, member: true},
+		"which is refused": {group: "train", native: basic(func(s *schedulingv1beta1.PodGroupSpec) {
+			s.ResourceClaims = []schedulingv1beta1.PodGroupResourceClaim{{Name: "gpu"}}
+		}), want: train, member: true},
+		"an annotation that has the same name": {annotation: "train", native: basic(none), want: train, member: true},
+		"an annotation beside it":              {annotation: "other", group: "train", native: basic(none), want: Key{"a", "other"}, member: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := &v1.Pod{ObjectMeta: podMeta{Namespace: "a", Annotations: map[string]string{v1alpha1.GangNameAnnotation: c.annotation}}}
+			if c.group != "" {
+				pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &c.group}
+			}
+			got, _, member := GangOf(pod, func(Key) *PodGroupDescription { return c.native })
+			if got != c.want || member != c.member {
+				t.Errorf("it is in %q: %t; want %q: %t", got, member, c.want, c.member)
 			}
 		})
 	}

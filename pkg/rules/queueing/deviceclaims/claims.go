@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -34,8 +33,15 @@ type Claims struct {
 	classes Classes
 	sources map[source]content
 	// users are the pods that name a source; named has the sources that each of them names.
-	users map[source]map[types.UID]*v1.Pod
+	users map[source]map[types.UID]user
 	named map[types.UID]map[source]bool
+}
+
+// user is a pod that names a source.
+type user struct {
+	*v1.Pod
+	// job is what starts together with it: its gang, or itself.
+	job string
 }
 
 // source is a ResourceClaim or a ResourceClaimTemplate.
@@ -60,7 +66,7 @@ func (c content) equal(other content) bool {
 func New(classes Classes) *Claims {
 	return &Claims{
 		classes: classes, sources: map[source]content{},
-		users: map[source]map[types.UID]*v1.Pod{}, named: map[types.UID]map[source]bool{},
+		users: map[source]map[types.UID]user{}, named: map[types.UID]map[source]bool{},
 	}
 }
 
@@ -113,8 +119,9 @@ func (c *Claims) usersOf(of source) map[types.UID]bool {
 	return uids
 }
 
-// SetPod adds or updates a pod. It returns the other pods whose amounts may have changed.
-func (c *Claims) SetPod(pod *v1.Pod) map[types.UID]bool {
+// SetPod adds or updates a pod that is in a gang, or in none if its name is empty. It returns the other pods whose
+// amounts may have changed.
+func (c *Claims) SetPod(pod *v1.Pod, gang string) map[types.UID]bool {
 	if len(pod.Spec.ResourceClaims) == 0 && c.named[pod.UID] == nil {
 		return nil
 	}
@@ -124,31 +131,31 @@ func (c *Claims) SetPod(pod *v1.Pod) map[types.UID]bool {
 			names[of] = true
 		}
 	}
-	return c.replace(pod.UID, names, pod)
+	return c.replace(pod.UID, names, user{pod, cmp.Or(gang, string(pod.UID))})
 }
 
 // DropPod removes a pod. It returns the other pods whose amounts may have changed.
-func (c *Claims) DropPod(uid types.UID) map[types.UID]bool { return c.replace(uid, nil, nil) }
+func (c *Claims) DropPod(uid types.UID) map[types.UID]bool { return c.replace(uid, nil, user{}) }
 
-func (c *Claims) replace(uid types.UID, names map[source]bool, pod *v1.Pod) map[types.UID]bool {
+func (c *Claims) replace(uid types.UID, names map[source]bool, pod user) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for of := range union(c.named[uid], names) {
-		if was := c.users[of][uid]; names[of] && was != nil && (of.template || sameUser(was, pod)) {
+		if was, is := c.users[of][uid]; names[of] && is && (of.template || was.paysAs(pod)) {
 			c.users[of][uid] = pod
 			continue
 		}
 		before := c.payers(of)
 		if names[of] {
 			if c.users[of] == nil {
-				c.users[of] = map[types.UID]*v1.Pod{}
+				c.users[of] = map[types.UID]user{}
 			}
 			c.users[of][uid] = pod
 		} else if delete(c.users[of], uid); len(c.users[of]) == 0 {
 			delete(c.users, of)
 		}
 		now := c.payers(of)
-		for user := range union(before, now) {
-			changed[user] = changed[user] || before[user] != now[user]
+		for one := range union(before, now) {
+			changed[one] = changed[one] || before[one] != now[one]
 		}
 	}
 	if c.named[uid] = names; len(names) == 0 {
@@ -159,10 +166,8 @@ func (c *Claims) replace(uid types.UID, names map[source]bool, pod *v1.Pod) map[
 	return changed
 }
 
-// sameUser reports whether a pod pays for the same claims as an earlier version of it.
-func sameUser(was, is *v1.Pod) bool {
-	return was.Spec.NodeName == is.Spec.NodeName && jobOf(was) == jobOf(is)
-}
+// paysAs reports whether a pod pays for the same claims as a later version of it.
+func (u user) paysAs(now user) bool { return u.Spec.NodeName == now.Spec.NodeName && u.job == now.job }
 
 func union[K comparable](a, b map[K]bool) map[K]bool {
 	both := maps.Clone(a)
@@ -183,10 +188,10 @@ func (c *Claims) payers(of source) map[types.UID]bool {
 	for _, pod := range c.users[of] {
 		job := ""
 		if pod.Spec.NodeName == "" {
-			job = jobOf(pod)
+			job = pod.job
 		}
-		if first[job] == nil || comparePods(pod, first[job]) < 0 {
-			first[job] = pod
+		if first[job] == nil || comparePods(pod.Pod, first[job]) < 0 {
+			first[job] = pod.Pod
 		}
 	}
 	if placed := first[""]; placed != nil {
@@ -197,14 +202,6 @@ func (c *Claims) payers(of source) map[types.UID]bool {
 		uids[pod.UID] = true
 	}
 	return uids
-}
-
-// jobOf returns what starts together with a pod: its gang, or itself.
-func jobOf(pod *v1.Pod) string {
-	if key, _, member := gangspec.KeyOf(pod); member {
-		return key.String()
-	}
-	return string(pod.UID)
 }
 
 // comparePods orders pods by: 1. with a node before without; 2. age; 3. UID.

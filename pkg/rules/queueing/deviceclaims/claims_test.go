@@ -176,7 +176,7 @@ func TestAmount(t *testing.T) {
 			template.Spec.Spec = claim("", exactly("gpus", "gpu", 2)).Spec
 			known.SetTemplate(template)
 			for _, p := range c.pods {
-				known.SetPod(p)
+				known.SetPod(p, "")
 			}
 			got := map[string]string{}
 			for _, p := range c.pods {
@@ -201,13 +201,13 @@ func TestChangesTellWhoIsConcerned(t *testing.T) {
 		call func() map[types.UID]bool
 		want string
 	}{
-		{"a pod", func() map[types.UID]bool { return known.SetPod(pod("b", "c", "template:t")) }, ""},
-		{"an older one", func() map[types.UID]bool { return known.SetPod(pod("a", "c")) }, ""},
-		{"a younger one", func() map[types.UID]bool { return known.SetPod(pod("d", "c")) }, ""},
+		{"a pod", func() map[types.UID]bool { return known.SetPod(pod("b", "c", "template:t"), "") }, ""},
+		{"an older one", func() map[types.UID]bool { return known.SetPod(pod("a", "c"), "") }, ""},
+		{"a younger one", func() map[types.UID]bool { return known.SetPod(pod("d", "c"), "") }, ""},
 		{"the claim", func() map[types.UID]bool { return known.Set(claim("c", exactly("gpus", "gpu", 1))) }, "a b d"},
 		{"allocated, as it asked for", func() map[types.UID]bool { return known.Set(given(claim("c", exactly("gpus", "gpu", 1)), "gpus")) }, ""},
 		{"and reserved", func() map[types.UID]bool { return known.Set(reserved) }, ""},
-		{"the younger one has a node", func() map[types.UID]bool { return known.SetPod(on(pod("d", "c"))) }, "a b"},
+		{"the younger one has a node", func() map[types.UID]bool { return known.SetPod(on(pod("d", "c")), "") }, "a b"},
 		{"the template", func() map[types.UID]bool { return known.SetTemplate(template) }, "b"},
 		{"the same again", func() map[types.UID]bool { return known.SetTemplate(template) }, ""},
 		{"the pod that counts is gone", func() map[types.UID]bool { return known.DropPod("d") }, "a b"},
@@ -233,6 +233,33 @@ func TestChangesTellWhoIsConcerned(t *testing.T) {
 	}
 }
 
+// TestGangsShareClaims: while nobody has a node, a shared claim counts once for each gang, and for each pod in none. Who
+// leaves a gang counts from then on.
+func TestGangsShareClaims(t *testing.T) {
+	known := New(classes{})
+	known.Set(claim("four", exactly("gpus", "gpu", 4)))
+	a, b, c := pod("a", "four"), pod("b", "four"), pod("c", "four")
+	count := func() (text string) {
+		for _, p := range []*v1.Pod{a, b, c} {
+			text += fmt.Sprint(known.Amount(p)["devices/gpu"], " ")
+		}
+		return text
+	}
+	known.SetPod(a, "train")
+	known.SetPod(b, "train")
+	known.SetPod(c, "")
+	if got := count(); got != "4 0 4 " {
+		t.Errorf("of a gang and a pod they count for %s", got)
+	}
+	if changed := known.SetPod(a, ""); !changed["b"] {
+		t.Errorf("that the first of the gang leaves it concerns %v, want b", changed)
+	}
+	known.SetPod(b, "")
+	if got := count(); got != "4 4 4 " {
+		t.Errorf("of pods in no gang they count for %s", got)
+	}
+}
+
 // TestFreed: a claim that several pods have is free with the last of them, in whatever order they end.
 func TestFreed(t *testing.T) {
 	known := New(classes{})
@@ -240,7 +267,7 @@ func TestFreed(t *testing.T) {
 	known.Set(claim("own", exactly("gpus", "gpu", 1)))
 	pods := []*v1.Pod{on(pod("a", "shared", "own")), on(pod("b", "shared")), on(pod("c", "shared")), pod("d", "shared")}
 	for _, p := range pods {
-		known.SetPod(p)
+		known.SetPod(p, "")
 	}
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
 		has, got := map[types.UID]bool{"a": true, "b": true, "c": true}, ""

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
@@ -24,6 +25,8 @@ type Caller interface {
 	Ours(schedulerName string) bool
 	// QueueOf returns the queue of a pod.
 	QueueOf(pod *v1.Pod) string
+	// GangOf returns the gang that a pod is in; false for none. See gangspec.GangOf.
+	GangOf(pod *v1.Pod) (gangspec.Key, bool)
 	// HeldChanged is called when capacity that is held for pods to come counts otherwise than before.
 	HeldChanged()
 	// Recounted is called when a pod of a job asks for something else than when it was counted, for its claims have
@@ -87,10 +90,11 @@ type Place struct {
 // no place asks for nothing until its gang is complete. The amount is that in the pool of the node which the pod has,
 // or which is held for it; without a node, the amounts in each pool that it may use.
 func (c *Counter) Count(pod *v1.Pod, at Place, job string) {
-	others := c.claims.SetPod(pod)
+	gang := c.GangOf(pod)
+	others := c.claims.SetPod(pod, gang)
 	before, known := c.book.Counted(string(pod.UID))
 	u := queueing.Usage{
-		Queue: c.caller.QueueOf(pod), Job: job, Gang: GangOf(pod), Priority: corev1helpers.PodPriority(pod),
+		Queue: c.caller.QueueOf(pod), Job: job, Gang: gang, Priority: corev1helpers.PodPriority(pod),
 		Demand: before.Demand, Runs: at.Runs, Promised: at.Promised, Held: at.Held,
 	}
 	if !known && job == "" && u.Gang != "" && at.Node == "" {
@@ -110,6 +114,14 @@ func (c *Counter) Count(pod *v1.Pod, at Place, job string) {
 	p.Node = at.Node
 	c.set(pod.UID, p, u)
 	c.ClaimsChanged(others)
+}
+
+// GangOf returns the name of the gang that a pod is in; empty for none.
+func (c *Counter) GangOf(pod *v1.Pod) string {
+	if key, member := c.caller.GangOf(pod); member {
+		return key.In(pod.Spec.SchedulerName)
+	}
+	return ""
 }
 
 // set counts a pod as it is now, in place of what was counted of it, and reports whether its usage has changed.
@@ -171,7 +183,7 @@ func (c *Counter) Drop(uid types.UID) {
 // SetForeign counts what a pod of another scheduler has of its node. It reports whether that has changed.
 func (c *Counter) SetForeign(pod *v1.Pod) bool {
 	c.foreign[pod.UID] = pod
-	c.ClaimsChanged(c.claims.SetPod(pod))
+	c.ClaimsChanged(c.claims.SetPod(pod, c.GangOf(pod)))
 	return c.countForeign(pod)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
@@ -51,8 +52,12 @@ type caller struct{}
 
 func (caller) Ours(schedulerName string) bool { return schedulerName == ours }
 func (caller) QueueOf(pod *v1.Pod) string     { return pod.Labels[v1alpha1.QueueLabel] }
-func (caller) HeldChanged()                   {}
-func (caller) Recounted(string)               {}
+func (caller) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
+	key, _, named := gangspec.KeyOf(pod)
+	return key, named
+}
+func (caller) HeldChanged()     {}
+func (caller) Recounted(string) {}
 
 // assumed is an annotation of pods with the node that the scheduler has given to them, which no pod names yet.
 const assumed = "assumed"

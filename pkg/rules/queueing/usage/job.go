@@ -30,14 +30,6 @@ func TitleOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
 	return "pod " + pod.Namespace + "/" + pod.Name
 }
 
-// GangOf returns the gang of a pod; empty for none.
-func GangOf(pod *v1.Pod) string {
-	if key, _, ok := gangspec.KeyOf(pod); ok {
-		return key.In(pod.Spec.SchedulerName)
-	}
-	return ""
-}
-
 // HoldersOf returns those for which pods may be evicted so that a pod is placed. A member that is all there is to place
 // is placed by itself.
 func HoldersOf(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
@@ -50,7 +42,7 @@ func HoldersOf(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
 func (c *Counter) Job(name string, pod *v1.Pod, want gangstate.PlacementRequest, exist []*v1.Pod) queueing.Job {
 	j := queueing.Job{
 		Name: name, Title: TitleOf(pod, want), Holders: HoldersOf(pod, want), Queue: c.caller.QueueOf(pod),
-		Pod: string(pod.UID), Together: want.Together(), Gang: GangOf(pod),
+		Pod: string(pod.UID), Together: want.Together(), Gang: c.GangOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun,
 		NeverPreempts: want.Never,
 	}
