@@ -2,6 +2,7 @@
 package workloadfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +30,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 )
@@ -60,6 +62,8 @@ type Reader struct {
 	priorities []schedulingv1.PriorityClass
 	// classes are the PriorityClasses of the manifests, by name.
 	classes map[string]*schedulingv1.PriorityClass
+	// natives are what the native PodGroups of the manifests say.
+	natives map[gangspec.Key]*gangspec.PodGroupDescription
 	// named are the pods of the manifests, as namespace/name.
 	named map[string]bool
 }
@@ -93,7 +97,7 @@ func (r *Reader) Read(w *Workload, in io.Reader) error {
 		}
 		manifests = append(manifests, u)
 	}
-	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.addClass, r.add} { // pods may come before their class
+	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.readAhead, r.add} { // pods may come before these
 		for _, u := range manifests {
 			if err := do(w, u); err != nil {
 				return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
@@ -103,14 +107,48 @@ func (r *Reader) Read(w *Workload, in io.Reader) error {
 	return nil
 }
 
-// addClass notes a PriorityClass.
-func (r *Reader) addClass(w *Workload, u *unstructured.Unstructured) error {
+// readAhead notes what pods refer to: PriorityClasses and native PodGroups.
+func (r *Reader) readAhead(w *Workload, u *unstructured.Unstructured) error {
 	if u.IsList() {
-		return u.EachListItem(func(item runtime.Object) error { return r.addClass(w, item.(*unstructured.Unstructured)) })
+		return u.EachListItem(func(item runtime.Object) error { return r.readAhead(w, item.(*unstructured.Unstructured)) })
 	}
-	if kindOf(u) != "PriorityClass.scheduling.k8s.io" {
-		return nil
+	switch kindOf(u) {
+	case "PriorityClass.scheduling.k8s.io":
+		return r.addClass(u)
+	case "PodGroup.scheduling.k8s.io":
+		return r.addNative(u)
 	}
+	return nil
+}
+
+func (r *Reader) addNative(u *unstructured.Unstructured) error {
+	group := &schedulingv1beta1.PodGroup{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, group); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	if r.natives == nil {
+		r.natives = map[gangspec.Key]*gangspec.PodGroupDescription{}
+	}
+	key := gangspec.Key{Namespace: cmp.Or(group.Namespace, r.Namespace), Name: group.Name}
+	r.natives[key] = gangspec.ReadNative(group)
+	return nil
+}
+
+// native returns what a native PodGroup says, of the manifests or the cluster; nil if there is none.
+func (r *Reader) native(key gangspec.Key) *gangspec.PodGroupDescription {
+	if said := r.natives[key]; said != nil {
+		return said
+	}
+	group := &schedulingv1beta1.PodGroup{}
+	path := overlayserver.PathOf(schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), key.Namespace, key.Name)
+	if err := r.Cluster.Read(path, group); err != nil || group.Name == "" {
+		return nil // its pods wait for it
+	}
+	return gangspec.ReadNative(group)
+}
+
+// addClass notes a PriorityClass.
+func (r *Reader) addClass(u *unstructured.Unstructured) error {
 	class := &schedulingv1.PriorityClass{}
 	if err := convert(u, class); err != nil {
 		return err
@@ -303,8 +341,10 @@ func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
 	}
 	for i := first; i < first+n; i++ {
 		pod := r.fromTemplate(u, &set.Spec.Template, prefix, i)
-		if isStateful && i > first && set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && view.GangOf(pod) != "" {
-			break // the next is made once this one is ready, and it is not without its gang
+		if isStateful && i > first && set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
+			if _, _, member := gangspec.GangOf(pod, r.native); member {
+				break // the next is made once this one is ready, and it is not without its gang
+			}
 		}
 		if isStateful {
 			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))

@@ -32,6 +32,7 @@ func newReader() *Reader {
 type there struct{}
 
 var objects = map[string]string{
+	"/apis/scheduling.k8s.io/v1beta1/namespaces/ns/podgroups/there": `{"metadata": {"namespace": "ns", "name": "there"}, "spec": {"schedulingPolicy": {"basic": {}}}}`,
 	"/apis/scheduling.k8s.io/v1/priorityclasses":                    `{"items": [{"metadata": {"name": "polite"}, "value": 5, "preemptionPolicy": "Never"}]}`,
 	"/apis/resource.k8s.io/v1/namespaces/ns/resourceclaimtemplates": `{"items": [{"metadata": {"namespace": "ns", "name": "there"}}]}`,
 	"/apis/storage.k8s.io/v1/storageclasses": `{"items": [
@@ -103,6 +104,14 @@ func TestPods(t *testing.T) {
 			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, podManagementPolicy: Parallel, ordinals: {start: 5}, template: {metadata: {annotations: {gang.scheduling.koordinator.sh/name: g}}, spec: {containers: [{name: main, image: none}]}}}}`,
 			want:     []string{"ns/s-5 0 0", "ns/s-6 0 0"}},
 		"a Job that is there twice": {manifest: strings.Repeat(`{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {`+template+`}}`+"\n---\n", 2), fails: `Job "j": the manifests have it twice`},
+		"a native PodGroup with the basic policy is no gang": {
+			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, template: {spec: {schedulingGroup: {podGroupName: g}, containers: [{name: main, image: none}]}}}}` + "\n---\n" +
+				`{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g}, spec: {schedulingPolicy: {basic: {}}}}`, want: []string{"ns/s-0 0 0", "ns/s-1 0 0"}},
+		"one with the gang policy is": {
+			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, template: {spec: {schedulingGroup: {podGroupName: g}, containers: [{name: main, image: none}]}}}}` + "\n---\n" +
+				`{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: g}, spec: {schedulingPolicy: {gang: {minCount: 2}}}}`, want: []string{"ns/s-0 0 0"}},
+		"one of the cluster with the basic policy is no gang": {
+			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, template: {spec: {schedulingGroup: {podGroupName: there}, containers: [{name: main, image: none}]}}}}`, want: []string{"ns/s-0 0 0", "ns/s-1 0 0"}},
 		"a pod that a StatefulSet makes, too": {
 			manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {` + template + `}}` + "\n---\n" + `{apiVersion: v1, kind: Pod, metadata: {name: s-0}, spec: {containers: [{name: main, image: none}]}}`, fails: "the manifests have pod ns/s-0 twice"},
 		"what is no manifest": {manifest: `: x`, fails: "reading a manifest"},

@@ -214,7 +214,7 @@ func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, besi
 
 // Naming returns the pods that name a gang, in order of their names.
 func Naming(pods []*v1.Pod, gang string) []*v1.Pod {
-	named := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return view.GangOf(pod) != gang })
+	named := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return view.NamedGang(pod) != gang })
 	slices.SortFunc(named, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return named
 }

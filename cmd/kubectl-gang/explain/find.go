@@ -94,13 +94,16 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 		}
 		pod = source.PodOf(&job)
 	}
-	if gang := view.GangOf(pod); gang != "" {
+	if gang := gangNow(ctx, cluster.Read, pod); gang != "" {
 		return gang, nil
 	}
 	if err := gangspec.CheckPod(pod); err != nil && gangspec.AsksUnknownGang(pod) {
 		return "", fmt.Errorf("%s %s/%s is in no gang: %w", kind, namespace, name, err)
 	}
 	why := "no label, annotation or field of its pods names one"
+	if named := view.NamedGang(pod); named != "" {
+		why = fmt.Sprintf("native PodGroup %s has the basic policy, so each of its pods is scheduled alone", named)
+	}
 	for _, ignored := range keys.FindIgnored(keys.Pod, pod.Annotations, pod.Labels) {
 		why += "; " + ignored.Key + " " + ignored.Why
 	}
@@ -113,6 +116,23 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 		why += "; it waits: " + c.Message
 	}
 	return "", fmt.Errorf("%s %s/%s is in no gang: %s", kind, namespace, name, why)
+}
+
+// gangNow returns the gang that a pod is in, as namespace/name; empty for none. A pod whose native PodGroup cannot be
+// read is in the gang that it names.
+func gangNow(ctx context.Context, read reader, pod *v1.Pod) string {
+	key, _, member := gangspec.GangOf(pod, func(key gangspec.Key) *gangspec.PodGroupDescription {
+		group := &schedulingv1beta1.PodGroup{}
+		path := "/apis/scheduling.k8s.io/v1beta1/namespaces/" + key.Namespace + "/podgroups/" + key.Name
+		if read(ctx, path, group) != nil {
+			return nil
+		}
+		return gangspec.ReadNative(group)
+	})
+	if !member {
+		return ""
+	}
+	return key.String()
 }
 
 func readJob(ctx context.Context, cluster *source.Cluster, namespace, name string, job *batchv1.Job) error {
@@ -220,7 +240,7 @@ func beyondMinimum(gangs []view.Gang, pods []*v1.Pod) string {
 	waiting := map[string]int{} // by gang
 	for _, pod := range pods {
 		if objectstate.AwaitsNode(pod) {
-			waiting[view.GangOf(pod)]++
+			waiting[view.NamedGang(pod)]++
 		}
 	}
 	var parts []string
@@ -296,7 +316,7 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	}
 	var job batchv1.Job
 	path := "/apis/batch/v1/namespaces/" + namespace + "/jobs/" + strings.TrimPrefix(name, "job.")
-	if read(ctx, path, &job) == nil && jobsuspension.IsSuspended(&job) && view.GangOf(source.PodOf(&job)) != "" {
+	if read(ctx, path, &job) == nil && jobsuspension.IsSuspended(&job) && gangNow(ctx, read, source.PodOf(&job)) != "" {
 		return fmt.Errorf("there is no gang %q yet: %s", gang, suspended(&job))
 	}
 	in, err := readGangs(ctx, read, namespace)

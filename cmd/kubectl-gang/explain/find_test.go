@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -46,6 +47,8 @@ func TestSuggest(t *testing.T) {
 type base struct {
 	pods v1.PodList
 	job  batchv1.Job
+	// native is the native PodGroup of any name; nil for none.
+	native *schedulingv1beta1.PodGroup
 }
 
 // Read implements source.Base.
@@ -56,6 +59,12 @@ func (b *base) Read(r *http.Request) (*http.Response, error) {
 	}
 	if strings.HasSuffix(r.URL.Path, "/podgroups") {
 		what = &coscheduling.PodGroupList{}
+	}
+	if strings.Contains(r.URL.Path, "/scheduling.k8s.io/") && strings.Contains(r.URL.Path, "/podgroups/") {
+		if b.native == nil {
+			return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+		}
+		what = b.native
 	}
 	body, err := json.Marshal(what)
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, err
@@ -99,6 +108,32 @@ func TestInNoGang(t *testing.T) {
 		_, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list}, job: job}}, "job", "ns", "train")
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("error %v, want one that ends with: %s", err, want)
+		}
+	}
+}
+
+// TestGangOfNativePod: a pod that names a native PodGroup is in its gang, unless its policy is basic.
+func TestGangOfNativePod(t *testing.T) {
+	pod := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: new("train")}}}
+	pods := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{pod}}
+	group := func(policy schedulingv1beta1.PodGroupSchedulingPolicy) *schedulingv1beta1.PodGroup {
+		return &schedulingv1beta1.PodGroup{TypeMeta: metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1beta1", Kind: "PodGroup"}, Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: policy}}
+	}
+	for sentence, c := range map[string]struct {
+		group *schedulingv1beta1.PodGroup
+		gang  string
+		err   string
+	}{
+		"no PodGroup": {gang: "ns/train"},
+		"a gang":      {group: group(schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}}), gang: "ns/train"},
+		"no gang": {
+			group: group(schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}),
+			err:   "pod ns/p is in no gang: native PodGroup ns/train has the basic policy, so each of its pods is scheduled alone",
+		},
+	} {
+		gang, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: pods, native: c.group}}, "pod", "ns", "p")
+		if gang != c.gang || (c.err == "") != (err == nil) || err != nil && err.Error() != c.err {
+			t.Errorf("%s: gang %q, error %v; want %q, %q", sentence, gang, err, c.gang, c.err)
 		}
 	}
 }

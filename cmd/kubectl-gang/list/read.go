@@ -47,7 +47,7 @@ type kind struct {
 
 // keep adds an object.
 func (k *kind) keep(object runtime.Object) {
-	if pod, isPod := object.(*v1.Pod); !isPod || view.GangOf(pod) != "" {
+	if pod, isPod := object.(*v1.Pod); !isPod || view.NamedGang(pod) != "" {
 		k.objects = append(k.objects, object)
 	}
 }

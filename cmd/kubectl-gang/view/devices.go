@@ -36,7 +36,7 @@ func (d Devices) addTo(nodes []*v1.Node, pods []*v1.Pod) ([]*v1.Node, *devicecla
 	}
 	for _, pod := range pods {
 		if !objectstate.HasEnded(pod) {
-			claims.SetPod(pod, GangOf(pod))
+			claims.SetPod(pod, NamedGang(pod))
 		}
 	}
 	return with, claims

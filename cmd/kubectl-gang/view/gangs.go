@@ -87,8 +87,9 @@ type GangsIn struct {
 	Selector labels.Selector
 }
 
-// GangOf returns the gang of a pod as namespace/name, going by the pod alone; empty where it is in none.
-func GangOf(pod *v1.Pod) string {
+// NamedGang returns the gang that a pod names, as namespace/name; empty for none. Whether the pod is in it depends on its
+// PodGroup; see gangspec.GangOf.
+func NamedGang(pod *v1.Pod) string {
 	if key, _, ok := gangspec.KeyOf(pod); ok {
 		return key.String()
 	}

@@ -86,8 +86,8 @@ type TopologyIn struct {
 }
 
 // ofInterest returns what is of interest on some nodes: of what gangs ask for the extended resource that most members
-// ask for, or else cpu. Where there are no gangs it is GPUs by their usual name, or else the extended resource that
-// most nodes have, or else cpu.
+// ask for, or else cpu; native PodGroups count as gangs, whatever their policy. Where there are no gangs it is GPUs by
+// their usual name, or else the extended resource that most nodes have, or else cpu.
 func ofInterest(nodes []*v1.Node, pods []*v1.Pod, claims *deviceclaims.Claims) v1.ResourceName {
 	count := map[v1.ResourceName]int{}
 	for _, node := range nodes {
@@ -112,7 +112,7 @@ func askedByGangs(pods []*v1.Pod, claims *deviceclaims.Claims,
 	nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
 	count := map[v1.ResourceName]int{}
 	for _, pod := range pods {
-		if objectstate.HasEnded(pod) || GangOf(pod) == "" {
+		if objectstate.HasEnded(pod) || NamedGang(pod) == "" {
 			continue
 		}
 		ok = true
