@@ -24,7 +24,7 @@ func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 // afterNodeChange makes kube-scheduler's queue try members again that the gate lets through. It skips pods in no gang
 // without a lock.
 func (pl *Gang) afterNodeChange(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.QueueingHint, error) {
-	if _, _, member := gangspec.KeyOf(pod); !member || pl.gangs.InNoGang(pod) {
+	if pl.gangs.InNoGang(pod) {
 		return fwk.QueueSkip, nil
 	}
 	var refusal string

@@ -67,7 +67,7 @@ func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) 
 func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue string) *v1alpha1.Reservation {
 	nodes := nodesOf(p, client.ObjectKeyFromObject(pod))
 	owner := migration.OwnerByUID(pod)
-	if key, _, member := gangspec.KeyOf(pod); member {
+	if key, _, member := gangspec.KeyOf(pod); member && p.Spec.Goal.Pod == nil { // a pod that is the goal is in no gang
 		owner = v1alpha1.ReservationOwner{PodGroup: types.NamespacedName(key).String()}
 	}
 	return &v1alpha1.Reservation{

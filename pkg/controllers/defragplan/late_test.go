@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -171,5 +173,24 @@ func TestHeldAsLongAsItSays(t *testing.T) {
 	rsv.CreationTimestamp = metav1.NewTime(time.Unix(1000, 0))
 	if at := reservationstate.Expiry(rsv); !at.IsZero() {
 		t.Errorf("it ends at %s by itself", at)
+	}
+}
+
+// TestOwnerOfWhatIsFreed: a pod whose native PodGroup makes no gang is a goal by itself, and what is freed for it is held
+// for no other pod of the PodGroup.
+func TestOwnerOfWhatIsFreed(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "goal", UID: "goal"}, Spec: v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: new("train")}}}
+	named := &v1alpha1.ReservationOwnerObject{Namespace: "ns", Name: "goal", UID: "goal"}
+	for sentence, c := range map[string]struct {
+		goal v1alpha1.DefragmentationGoal
+		want v1alpha1.ReservationOwner
+	}{
+		"a pod":  {v1alpha1.DefragmentationGoal{Pod: named}, migration.OwnerByUID(pod)},
+		"a gang": {v1alpha1.DefragmentationGoal{PodGroup: "ns/train"}, v1alpha1.ReservationOwner{PodGroup: "ns/train"}},
+	} {
+		p := &v1alpha1.DefragmentationPlan{Spec: v1alpha1.DefragmentationPlanSpec{Goal: c.goal}}
+		if diff := cmp.Diff([]v1alpha1.ReservationOwner{c.want}, holdFor(p, 0, pod, "").Spec.Owners); diff != "" {
+			t.Errorf("%s: owners (-want +got):\n%s", sentence, diff)
+		}
 	}
 }
