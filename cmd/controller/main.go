@@ -85,6 +85,7 @@ func newCommand() *cobra.Command {
 			if o.nativeSchedulerNames, err = o.natives(cmd.Flags().Changed); err != nil {
 				return err
 			}
+			queues.NativeSchedulerNames = o.nativeSchedulerNames
 			return run(o, queues)
 		},
 	}
@@ -109,7 +110,7 @@ func newCommand() *cobra.Command {
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"},
 		"Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
 	flags.StringSliceVar(&o.nativeSchedulerNames, "native-scheduler-names", []string{"lockstep-scheduler"},
-		"Schedulers whose native PodGroups (scheduling.k8s.io) get their status here: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
+		"Schedulers whose native PodGroups (scheduling.k8s.io) get their status here, and count as gangs in the status of Queues: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
 		"The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
 	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour,

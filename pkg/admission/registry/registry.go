@@ -156,8 +156,7 @@ func (r *Registry) OnMove(moved func(profile string, key gangspec.Key)) {
 
 // InNoGang reports whether a pod is in no gang that is scheduled here.
 func (r *Registry) InNoGang(pod *v1.Pod) bool {
-	_, source, member := gangspec.GangOf(pod, r.natives.get)
-	return !member || r.leaveNative && source == gangspec.FromSchedulingGroup
+	return gangspec.IsScheduledAlone(pod, r.natives.get, r.leaveNative)
 }
 
 // IsEvictedAlone reports whether a pod is evicted alone: it is in no gang, whichever scheduler placed it.

@@ -47,10 +47,11 @@ type cluster struct {
 	// evicted are gangs that were evicted, and evictedHold is for how long what they had counts.
 	evicted     map[gangspec.Key]eviction.Record
 	evictedHold time.Duration
-	// schedulers are those that use queues, by the scheduler name of pods.
-	schedulers map[string]bool
-	rules      share.Rules
-	pools      []config.Pool
+	// schedulers are those that use queues, by the scheduler name of pods; leaveNative are those of them that leave native
+	// PodGroups to kube-scheduler's own plugins.
+	schedulers, leaveNative map[string]bool
+	rules                   share.Rules
+	pools                   []config.Pool
 }
 
 // sum is what is counted in a queue and those below it.
@@ -75,9 +76,17 @@ func (c *cluster) memberOf(pod *v1.Pod) member {
 }
 
 func (c *cluster) gangOf(pod *v1.Pod) (gangspec.Key, bool) {
-	native := func(key gangspec.Key) *gangspec.PodGroupDescription { return c.groups[key][gangspec.Native] }
-	key, _, ok := gangspec.GangOf(pod, native)
+	key, _, ok := gangspec.GangOf(pod, c.native)
 	return key, ok
+}
+
+func (c *cluster) native(key gangspec.Key) *gangspec.PodGroupDescription {
+	return c.groups[key][gangspec.Native]
+}
+
+// isScheduledAlone reports whether a pod is in no gang for its scheduler.
+func (c *cluster) isScheduledAlone(pod *v1.Pod) bool {
+	return gangspec.IsScheduledAlone(pod, c.native, c.leaveNative[pod.Spec.SchedulerName])
 }
 
 // statuses returns the status of each queue, by name. now is the transition time of conditions that change. What

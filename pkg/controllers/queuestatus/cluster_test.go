@@ -450,3 +450,32 @@ func TestMoveCountsOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestNativesLeft: where a scheduler leaves the gangs of native PodGroups to kube-scheduler's own plugins, each of their
+// pods asks for itself.
+func TestNativesLeft(t *testing.T) {
+	member := func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")} }
+	gang, basic := &gangspec.PodGroupDescription{Min: 3, Queue: "b"}, &gangspec.PodGroupDescription{Basic: true, Min: 1, Queue: "b"}
+	for sentence, c := range map[string]struct {
+		left bool
+		says *gangspec.PodGroupDescription
+		want []string
+	}{
+		"an incomplete gang asks for nothing":    {false, gang, []string{"a: 0/0/1 0% 0+1", "b: 0/0/1 0% 0+1"}},
+		"its pods ask, each for itself":          {true, gang, []string{"a: 1/0/1 0% 0+1", "b: 1/0/1 0% 0+1"}},
+		"pods with the basic policy":             {false, basic, []string{"a: 1/0/1 0% 0+1", "b: 1/0/1 0% 0+1"}},
+		"which it does not matter who schedules": {true, basic, []string{"a: 1/0/1 0% 0+1", "b: 1/0/1 0% 0+1"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			k := &cluster{
+				queues: []*v1alpha1.Queue{queueOf("a"), queueOf("b")}, nodes: []*v1.Node{nodeOf("8")},
+				schedulers: map[string]bool{ours: true}, leaveNative: map[string]bool{ours: c.left}, rules: share.Rules{Weighted: true},
+				pods:   []*v1.Pod{strip(t, podOf("named", "1", in("a"), member)), strip(t, podOf("unnamed", "1", member))},
+				groups: map[gangspec.Key]gangspec.PodGroups{{Namespace: "ns", Name: "train"}: {gangspec.Native: c.says}},
+			}
+			if diff := cmp.Diff(c.want, words(mustReckon(t, k, now))); diff != "" {
+				t.Errorf("statuses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -33,11 +33,11 @@ type job struct {
 func (c *cluster) waiting(now time.Time) waiting {
 	pods, profiles := map[string][]*v1.Pod{}, map[string]*gangstate.Gangs{}
 	for _, pod := range c.pods {
-		if scheduler := pod.Spec.SchedulerName; c.schedulers[scheduler] {
+		if scheduler := pod.Spec.SchedulerName; c.schedulers[scheduler] && !c.isScheduledAlone(pod) {
 			pods[scheduler] = append(pods[scheduler], pod)
 		}
 	}
-	for scheduler := range pods {
+	for scheduler := range c.schedulers {
 		profiles[scheduler] = gangstate.FromObjects(c.groups, pods[scheduler], now)
 	}
 	all, offered := waiting{jobs: map[string]job{}, of: map[types.UID]string{}}, map[member]bool{}

@@ -44,11 +44,12 @@ const (
 // reconciler updates the status of all queues at once: what one deserves depends
 // on all others. It is run by one worker.
 type reconciler struct {
-	client     client.Client
-	clock      clock.PassiveClock
-	schedulers map[string]bool
-	rules      share.Rules
-	pools      []config.Pool
+	client client.Client
+	clock  clock.PassiveClock
+	// schedulers and leaveNative are as in a cluster.
+	schedulers, leaveNative map[string]bool
+	rules                   share.Rules
+	pools                   []config.Pool
 	// evictedHold is for how long what evicted gangs had counts.
 	evictedHold time.Duration
 	// last is when it last ran, and next when it may run again.
@@ -101,7 +102,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // read reads the cluster from the cache. Nothing of it may be changed. Where there are no
 // queues, it returns nil.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
-	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools, evictedHold: r.evictedHold, devices: r.devices}
+	c := &cluster{schedulers: r.schedulers, leaveNative: r.leaveNative, rules: r.rules, pools: r.pools,
+		evictedHold: r.evictedHold, devices: r.devices}
 	var queues v1alpha1.QueueList
 	if err := r.client.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing queues: %w", err)

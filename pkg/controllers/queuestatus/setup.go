@@ -55,6 +55,9 @@ type Options struct {
 	// SchedulerNames are the schedulers that use queues: only their pods are counted, and
 	// what other pods have on nodes is not there to be shared. At least one.
 	SchedulerNames []string
+	// NativeSchedulerNames are the schedulers that schedule the gangs of native PodGroups: others leave these to
+	// kube-scheduler's own plugins.
+	NativeSchedulerNames []string
 	// Policies are the policies for shares of queues that FairShare uses in any tier: proportion,
 	// capacity.
 	Policies []string
@@ -96,10 +99,11 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(),
-		pools: o.Pools, evictedHold: o.EvictedHold, devices: nodedevices.NewCounts(o.DeviceClasses)}
+	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{},
+		leaveNative: map[string]bool{}, rules: o.rules(), pools: o.Pools, evictedHold: o.EvictedHold,
+		devices: nodedevices.NewCounts(o.DeviceClasses)}
 	for _, name := range o.SchedulerNames {
-		r.schedulers[name] = true
+		r.schedulers[name], r.leaveNative[name] = true, !slices.Contains(o.NativeSchedulerNames, name)
 	}
 	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("Queue"), func(context.Context) error {
 		return start(mgr, r)

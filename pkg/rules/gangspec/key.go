@@ -94,6 +94,13 @@ func GangOf(pod *v1.Pod, native func(Key) *PodGroupDescription) (Key, Source, bo
 	return key, source, ok
 }
 
+// IsScheduledAlone reports whether a pod is in no gang for a scheduler. leavesNative is whether that leaves the gangs of
+// native PodGroups to kube-scheduler's own plugins.
+func IsScheduledAlone(pod *v1.Pod, native func(Key) *PodGroupDescription, leavesNative bool) bool {
+	_, source, member := GangOf(pod, native)
+	return !member || leavesNative && source == FromSchedulingGroup
+}
+
 // Moved reports whether a pod is in another gang than an earlier version of it, or joins it in another way.
 func Moved(before, now *v1.Pod) bool {
 	was, wasBy, _ := KeyOf(before)
