@@ -61,8 +61,8 @@ func TestBasicPodsOvershootOneByOne(t *testing.T) {
 	}
 }
 
-// TestBasicPreemptorHasItself: by drf, a preemptor has what the others of its PodGroup have only if that makes a gang of
-// them.
+// TestBasicPreemptorHasItself: by drf, a preemptor has what the others of its PodGroup have only if that makes a gang
+// of them.
 func TestBasicPreemptorHasItself(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		says *gangspec.PodGroupDescription
@@ -86,8 +86,8 @@ func TestBasicPreemptorHasItself(t *testing.T) {
 	}
 }
 
-// TestPodsLeaveTheirGang: a pod that came before its PodGroup is counted in no gang from when that turns out to be none,
-// and in one again when another has its name.
+// TestPodsLeaveTheirGang: a pod that came before its PodGroup is counted in no gang from when that turns out to be
+// none, and in one again when another has its name.
 func TestPodsLeaveTheirGang(t *testing.T) {
 	d := newDispatcher(t, 20, 9, queueing.Queue{Name: "a"})
 	group := &nativeGroup{}

@@ -228,8 +228,8 @@ func (d *Dispatcher) drop(uid types.UID) {
 	d.do(d.book.PodEnded(string(uid), d.moment()))
 }
 
-// gangMoved counts the pods that name a gang again whose PodGroup says something else, and notes what the gang had if it
-// was evicted.
+// gangMoved counts the pods that name a gang again whose PodGroup says something else, and notes what the gang had if
+// it was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangspec.Key) {
 	evicted := eviction.Read(d.gangs.PodGroups(profile, key).Facts().Evicted)
 	if evicted.Scheduler != profile {

@@ -87,8 +87,8 @@ type GangsIn struct {
 	Selector labels.Selector
 }
 
-// NamedGang returns the gang that a pod names, as namespace/name; empty for none. Whether the pod is in it depends on its
-// PodGroup; see gangspec.GangOf.
+// NamedGang returns the gang that a pod names, as namespace/name; empty for none. Whether the pod is in it depends on
+// its PodGroup; see gangspec.GangOf.
 func NamedGang(pod *v1.Pod) string {
 	if key, _, ok := gangspec.KeyOf(pod); ok {
 		return key.String()

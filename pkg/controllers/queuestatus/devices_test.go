@@ -53,8 +53,8 @@ func TestDevicesCount(t *testing.T) {
 	}
 }
 
-// TestClaimsOfBasicPods: a claim that pods of a native PodGroup share counts for each of them while they wait, unless the
-// PodGroup makes a gang of them.
+// TestClaimsOfBasicPods: a claim that pods of a native PodGroup share counts for each of them while they wait, unless
+// the PodGroup makes a gang of them.
 func TestClaimsOfBasicPods(t *testing.T) {
 	const gpu = v1.ResourceName("nvidia.com/gpu")
 	counts := nodedevices.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu})

@@ -84,8 +84,9 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	return Key{}, 0, false
 }
 
-// GangOf returns the gang that a pod is in: the one that it names, see [KeyOf], unless its native PodGroup makes no gang
-// of its pods. native returns what the native PodGroup of a name says; nil where there is none: its pods wait for one.
+// GangOf returns the gang that a pod is in: the one that it names, see [KeyOf], unless its native PodGroup makes no
+// gang of its pods. native returns what the native PodGroup of a name says; nil where there is none: its pods wait for
+// one.
 func GangOf(pod *v1.Pod, native func(Key) *PodGroupDescription) (Key, Source, bool) {
 	key, source, ok := KeyOf(pod)
 	if source == FromSchedulingGroup && native(key).MakesNoGang() {
@@ -94,8 +95,8 @@ func GangOf(pod *v1.Pod, native func(Key) *PodGroupDescription) (Key, Source, bo
 	return key, source, ok
 }
 
-// IsScheduledAlone reports whether a pod is in no gang for a scheduler. leavesNative is whether that leaves the gangs of
-// native PodGroups to kube-scheduler's own plugins.
+// IsScheduledAlone reports whether a pod is in no gang for a scheduler. leavesNative is whether that leaves the gangs
+// of native PodGroups to kube-scheduler's own plugins.
 func IsScheduledAlone(pod *v1.Pod, native func(Key) *PodGroupDescription, leavesNative bool) bool {
 	_, source, member := GangOf(pod, native)
 	return !member || leavesNative && source == FromSchedulingGroup

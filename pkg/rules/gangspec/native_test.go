@@ -97,8 +97,8 @@ func TestReadNative(t *testing.T) {
 	}
 }
 
-// TestGangOf: a pod is in the gang that it names, unless it does so by spec.schedulingGroup alone, and that PodGroup makes
-// no gang.
+// TestGangOf: a pod is in the gang that it names, unless it does so by spec.schedulingGroup alone, and that PodGroup
+// makes no gang.
 func TestGangOf(t *testing.T) {
 	train := Key{"a", "train"}
 	basic := func(change func(*schedulingv1beta1.PodGroupSpec)) *PodGroupDescription {

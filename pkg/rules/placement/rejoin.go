@@ -62,8 +62,9 @@ func (l *layout) rejoinIn(ctx context.Context, home *branch, depth int, units []
 	return nil
 }
 
-// Homes returns the slices of a size that have members in a domain, each with the node of the first of these: its domain
-// is that of the slice, also if others are apart from it. label returns the domain of a node; false if it is in none.
+// Homes returns the slices of a size that have members in a domain, each with the node of the first of these: its
+// domain is that of the slice, also if others are apart from it. label returns the domain of a node; false if it is in
+// none.
 func Homes(on []PlacedMember, size int, label func(node int) (string, bool)) map[int]int {
 	homes := map[int]int{}
 	for _, standing := range on {
@@ -78,8 +79,8 @@ func Homes(on []PlacedMember, size int, label func(node int) (string, bool)) map
 	return homes
 }
 
-// homes returns the domains of the level at depth of its slices that have placed members; nil for one that the tree does
-// not have, or that is in no domain of a coarser level with slices.
+// homes returns the domains of the level at depth of its slices that have placed members; nil for one that the tree
+// does not have, or that is in no domain of a coarser level with slices.
 func (l *layout) homes(depth int) map[int]*branch {
 	level, homes := l.tree.levels[depth], map[int]*branch{}
 	for slice, node := range Homes(l.gang.On, level.Slice, l.label(level.Key)) {

@@ -233,8 +233,8 @@ func TestChangesTellWhoIsConcerned(t *testing.T) {
 	}
 }
 
-// TestGangsShareClaims: while nobody has a node, a shared claim counts once for each gang, and for each pod in none. Who
-// leaves a gang counts from then on.
+// TestGangsShareClaims: while nobody has a node, a shared claim counts once for each gang, and for each pod in none.
+// Who leaves a gang counts from then on.
 func TestGangsShareClaims(t *testing.T) {
 	known := New(classes{})
 	known.Set(claim("four", exactly("gpus", "gpu", 4)))
