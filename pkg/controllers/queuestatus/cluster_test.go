@@ -451,8 +451,8 @@ func TestMoveCountsOnce(t *testing.T) {
 	}
 }
 
-// TestNativesLeft: where a scheduler leaves the gangs of native PodGroups to kube-scheduler's own plugins, each of their
-// pods asks for itself.
+// TestNativesLeft: where a scheduler leaves the gangs of native PodGroups to kube-scheduler's own plugins, each of
+// their pods asks for itself.
 func TestNativesLeft(t *testing.T) {
 	member := func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")} }
 	gang, basic := &gangspec.PodGroupDescription{Min: 3, Queue: "b"}, &gangspec.PodGroupDescription{Basic: true, Min: 1, Queue: "b"}
