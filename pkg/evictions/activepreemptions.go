@@ -26,7 +26,7 @@ type ActivePreemptions struct {
 	refused map[types.UID]time.Time
 	// unexpected is when an eviction was last refused that no dry run had predicted.
 	unexpected time.Time
-	// invalidated are the holders whose decisions relied on victims of others that run on.
+	// invalidated are the holders whose decisions relied on victims that do not end.
 	invalidated map[hold.Holder]bool
 }
 
@@ -247,6 +247,16 @@ func (u *ActivePreemptions) Release(victim types.UID) {
 	u.release(victim)
 }
 
+// GiveUp records that a victim does not end in time: its preemptor has to decide anew, too.
+func (u *ActivePreemptions) GiveUp(victim types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if one := u.victims[victim]; one != nil && !one.hasEnded() {
+		u.invalidated[one.holder] = true
+	}
+	u.release(victim)
+}
+
 // ReleaseFrom records that a victim of a preemptor does not end. It ignores a victim that is another preemptor's by
 // now.
 func (u *ActivePreemptions) ReleaseFrom(holder hold.Holder, victim types.UID) {
@@ -257,7 +267,7 @@ func (u *ActivePreemptions) ReleaseFrom(holder hold.Holder, victim types.UID) {
 	}
 }
 
-// TakeInvalidated returns and clears the holders of a profile whose decisions relied on victims that were released.
+// TakeInvalidated returns and clears the holders of a profile whose decisions relied on victims that do not end.
 func (u *ActivePreemptions) TakeInvalidated(profile string) (holders []hold.Holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -275,7 +285,6 @@ func (u *ActivePreemptions) release(victim types.UID) {
 	if one == nil || one.hasEnded() {
 		return
 	}
-	u.invalidated[one.holder] = true
 	for holder := range one.reliedOn {
 		u.invalidated[holder] = true
 	}

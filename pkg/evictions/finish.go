@@ -105,7 +105,7 @@ func (e *Evictor) ReleaseStuck(now time.Time) {
 	e.Underway.dropOldEnded(now)
 	for uid := range e.Underway.All() {
 		if pod, ok := e.Pod(uid); ok && Stuck(pod, now) {
-			e.Underway.Release(uid)
+			e.Underway.GiveUp(uid)
 		}
 	}
 }

@@ -46,10 +46,10 @@ type stage struct {
 	serial int
 }
 
-// GangOf implements reservation.Gangs.
-func (s *stage) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
-	key, _, member := gangspec.GangOf(pod, func(gangspec.Key) *gangspec.PodGroupDescription { return s.native })
-	return key, member
+// InNoGang implements reservation.Gangs.
+func (s *stage) InNoGang(pod *v1.Pod) bool {
+	_, _, member := gangspec.GangOf(pod, func(gangspec.Key) *gangspec.PodGroupDescription { return s.native })
+	return !member
 }
 
 // free is queues that pay for nothing.

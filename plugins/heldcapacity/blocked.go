@@ -9,11 +9,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // blocked is the pods that found capacity held for others. No event of the cluster shows when a hold ends, so they are
-// activated when one does on a node that refused them, in any profile; when a pod ends there; and when nodes, volumes
-// or devices change, since the queue knows no event that could help what this plugin refused.
+// activated when one does on a node that refused them, in any profile; when a pod ends there; and when nodes or devices
+// change, since the queue knows no event that could help what this plugin refused.
 type blocked struct {
 	mu   sync.Mutex
 	pods map[types.UID]refusal
@@ -54,6 +57,8 @@ const (
 	// anyHold is where pods wait that no node refused: something has to be held for them first, or become theirs. Pods
 	// that end do not help these.
 	anyHold = " "
+	// anyDevice is where pods wait, too, that may need devices.
+	anyDevice = "  "
 )
 
 // begin notes that a cycle begins, which sees everything that has ended.
@@ -74,6 +79,9 @@ func (b *blocked) addPod(pod *v1.Pod, nodes []string) {
 	if len(nodes) > manyNodes {
 		nodes = []string{anyNode}
 	}
+	if mayNeedDevices(pod) {
+		nodes = append(slices.Clip(nodes), anyDevice)
+	}
 	if b.pods == nil {
 		b.pods, b.waiting = map[types.UID]refusal{}, map[string]int{}
 	}
@@ -85,6 +93,16 @@ func (b *blocked) addPod(pod *v1.Pod, nodes []string) {
 		b.waiting[place]++
 	}
 	b.due = b.due || b.mayFit(r)
+}
+
+// mayNeedDevices reports whether a pod has claims, or asks for what a DeviceClass may back.
+func mayNeedDevices(pod *v1.Pod) bool {
+	for name := range resource.Requests(pod) {
+		if schedutil.IsDRAExtendedResourceName(name) {
+			return true
+		}
+	}
+	return len(pod.Spec.ResourceClaims) > 0
 }
 
 // drop forgets a pod. mu must be held.
@@ -104,27 +122,31 @@ func (b *blocked) mayFit(r refusal) bool {
 }
 
 // released notes that something in the ledger is free on a node, or can be used by others; of no name, anywhere.
-func (b *blocked) released(node string) { b.note(node, anyHold) }
+func (b *blocked) released(node string) { b.note(node, anyNode, anyHold) }
 
 // ended notes that something is free on a node that was held.
-func (b *blocked) ended(node string) { b.note(node) }
+func (b *blocked) ended(node string) { b.note(node, anyNode) }
+
+// devicesFreed notes that there are more free devices.
+func (b *blocked) devicesFreed() { b.note(anyDevice) }
 
 // retryAll notes that any node may take any pod now.
 func (b *blocked) retryAll() { b.note(anyNode) }
 
-// note notes that something has ended on a node, or anywhere, and in some other place.
-func (b *blocked) note(node string, also ...string) {
+// note notes that something has ended that may help pods that wait in these places. The first is where it has: in
+// anyNode it may help all.
+func (b *blocked) note(places ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count++
 	if b.freed == nil {
 		b.freed = map[string]int{}
 	}
-	for _, place := range append(also, node, anyNode) {
+	for _, place := range places {
 		b.freed[place] = b.count
 		b.due = b.due || b.waiting[place] > 0
 	}
-	if node == anyNode {
+	if places[0] == anyNode {
 		b.anywhere, b.due = b.count, true
 	}
 }

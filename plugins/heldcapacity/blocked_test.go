@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
@@ -55,5 +56,23 @@ func TestBlockedInTurns(t *testing.T) {
 	}
 	if len(left) != count {
 		t.Errorf("%d pods were left, want %d", len(left), count)
+	}
+}
+
+// TestDevicesFreed: free devices help pods that may need some, however many nodes refused them, and no others.
+func TestDevicesFreed(t *testing.T) {
+	claims := st.MakePod().Name("claims").UID("claims").PodResourceClaims(v1.PodResourceClaim{Name: "gpu"}).Obj()
+	many := make([]string, manyNodes+1)
+	var b blocked
+	b.addPod(claims, many)
+	b.addPod(makePod("gpu"), []string{"n"})
+	b.addPod(st.MakePod().Name("cpu").UID("cpu").Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj(), many)
+	b.devicesFreed()
+	got := sets.New[string]()
+	for _, pod := range b.takeRetries() {
+		got.Insert(pod.Name)
+	}
+	if !got.Equal(sets.New("claims", "gpu")) {
+		t.Errorf("tried again: %v, want claims and gpu", got.UnsortedList())
 	}
 }

@@ -154,8 +154,10 @@ func (pl *HeldCapacity) HandleEvent(event fwk.ClusterEvent, before, after any) {
 		if pod, ok := before.(*v1.Pod); ok {
 			pl.blocked.ended(pod.Spec.NodeName)
 		}
-	case cacheevents.Helps(event, before, after):
+	case event.Resource == fwk.Node && cacheevents.Helps(event, before, after):
 		pl.blocked.retryAll()
+	case cacheevents.FreesDevices(event, before, after):
+		pl.blocked.devicesFreed()
 	}
 }
 

@@ -181,6 +181,7 @@ func TestLookedAtAgain(t *testing.T) {
 	changed := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}
 	claimed := fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Update}
 	listed := fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add}
+	provisioned := fwk.ClusterEvent{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Update}
 	for sentence, c := range map[string]struct {
 		happens func(s *stage)
 		pod     *v1.Pod
@@ -196,6 +197,8 @@ func TestLookedAtAgain(t *testing.T) {
 		"devices of a claim are free": {func(s *stage) {
 			s.events.HandleEvent(claimed, dra.Held(dra.Claim("c", 1), nodeName(0), 0, "user"), dra.Claim("c", 1))
 		}, nil, true},
+		"a claim is created":                          {func(s *stage) { s.events.HandleEvent(claimed, nil, dra.Claim("c", 1)) }, nil, false},
+		"a volume is there":                           {func(s *stage) { s.events.HandleEvent(provisioned, nil, &v1.PersistentVolumeClaim{}) }, nil, false},
 		"there are more devices":                      {func(s *stage) { s.events.HandleEvent(listed, nil, dra.Slice(nodeName(0), 2)) }, nil, true},
 		"a node is as it was":                         {func(s *stage) { s.events.HandleEvent(changed, node("1"), node("1")) }, nil, false},
 		"it was refused for something else, and ends": {func(s *stage) { s.holds.Release("a", "b") }, st.MakePod().Namespace("default").Name("p").UID("p").SchedulerName(testProfile).NodeSelector(map[string]string{"no": "node"}).Obj(), false},
@@ -351,7 +354,8 @@ func BenchmarkFilters(b *testing.B) {
 	}
 }
 
-// TestBlockedNodes: the nodes that refused a pod are those that the plugin refused, of all that refused it.
+// TestBlockedNodes: the nodes that refused a pod are those that the plugin refused, of all that refused it. It also waits
+// for devices, since it may need some.
 func TestBlockedNodes(t *testing.T) {
 	s := newStage(t, 3)
 	s.hold("a", others, nodeName(0))
@@ -366,7 +370,7 @@ func TestBlockedNodes(t *testing.T) {
 	for _, node := range s.blocked.pods["p"].nodes {
 		got[node] = true
 	}
-	if diff := cmp.Diff(map[string]bool{nodeName(0): true, nodeName(1): true}, got); diff != "" {
+	if diff := cmp.Diff(map[string]bool{nodeName(0): true, nodeName(1): true, anyDevice: true}, got); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 }

@@ -162,7 +162,7 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 	}
 	attempt := planner.AttemptOf(state)
 	if attempt == nil {
-		if _, member := pl.gangs.GangOf(pod); member {
+		if !pl.gangs.InNoGang(pod) {
 			return "", nil // its gang's plan gives it a node
 		}
 		attempt = &gangstate.Attempt{

@@ -25,7 +25,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
@@ -49,8 +48,8 @@ type Reservation struct {
 
 // Gangs knows the gangs of pods.
 type Gangs interface {
-	// GangOf returns the gang of a pod; false where it is in none.
-	GangOf(pod *v1.Pod) (gangspec.Key, bool)
+	// InNoGang reports whether a pod is in no gang that is scheduled here.
+	InNoGang(pod *v1.Pod) bool
 }
 
 // Reservations is what is held for which pods. It recognizes reserve pods: nothing is held for these.

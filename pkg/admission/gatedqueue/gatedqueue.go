@@ -8,8 +8,8 @@
 //
 // It decides nothing: the gate decides which pods enter, and the plugin that opens the gate activates the
 // pod, as the queue itself asks of plugins. Pods that are activated together enter in the order in which
-// the queue has them: the scheduler takes the first as soon as it is there. Without this package everything
-// works the same, more slowly.
+// the queue has them: the scheduler takes the first as soon as it is there. It also passes the events of the
+// cluster on to the plugins before the queue gets them.
 package gatedqueue
 
 import (

@@ -44,7 +44,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	changes := map[string]any{}
 	for annotation, want := range w.annotations(pg) {
 		switch is := pg.Annotations[annotation]; {
-		case is == want, is != "" && !ours(pg, annotation):
+		case is != "" && !ours(pg, annotation):
+			return reconcile.Result{}, nil // the others depend on it
+		case is == want:
 		case want == "":
 			changes[annotation] = nil
 		default:

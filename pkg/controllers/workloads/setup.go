@@ -48,7 +48,8 @@ func start(mgr manager.Manager) error {
 // watch queues the PodGroup with the name of a workload when that changes.
 func watch(mgr manager.Manager, c controller.Controller, r *reconciler, w known) error {
 	r.watched.Store(w.kind, true)
-	changed := predicate.TypedGenerationChangedPredicate[client.Object]{}
+	changed := predicate.Or(predicate.TypedGenerationChangedPredicate[client.Object]{},
+		predicate.TypedAnnotationChangedPredicate[client.Object]{})
 	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), w.empty(),
 		&handler.EnqueueRequestForObject{}, changed)); err != nil {
 		return fmt.Errorf("watching %ss: %w", w.kind.Kind, err)

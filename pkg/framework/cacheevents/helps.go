@@ -46,6 +46,20 @@ func Helps(event fwk.ClusterEvent, before, after any) bool {
 	}
 }
 
+// FreesDevices reports whether an event is that there may be more devices, or that some are free again.
+func FreesDevices(event fwk.ClusterEvent, before, after any) bool {
+	switch event.Resource {
+	case fwk.ResourceSlice, fwk.DeviceClass:
+		return true
+	case fwk.ResourceClaim:
+		old, _ := before.(*resourceapi.ResourceClaim)
+		claim, _ := after.(*resourceapi.ResourceClaim)
+		return old != nil && old.Status.Allocation != nil && (claim == nil || claim.Status.Allocation == nil)
+	default:
+		return false
+	}
+}
+
 // nodeHelps reports whether a change of a node may let a pod fit that did not. Of
 // annotations only those count that plugins of this project read: others change all the time.
 func nodeHelps(before, after any) bool {

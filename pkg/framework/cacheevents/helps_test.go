@@ -76,6 +76,27 @@ func TestHelps(t *testing.T) {
 	}
 }
 
+func TestFreesDevices(t *testing.T) {
+	held := dra.Held(dra.Claim("c", 1), "n", 0, "user")
+	changed := fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Update}
+	for sentence, c := range map[string]struct {
+		event         fwk.ClusterEvent
+		before, after any
+		want          bool
+	}{
+		"a claim gives back its devices": {changed, held, dra.Claim("c", 1), true},
+		"a claim with devices goes":      {fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Delete}, held, nil, true},
+		"a claim is created":             {fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Add}, nil, dra.Claim("c", 1), false},
+		"a claim gets devices":           {changed, dra.Claim("c", 1), held, false},
+		"there are more devices":         {fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add}, nil, dra.Slice("n", 2), true},
+		"a node has come":                {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, st.MakeNode().Obj(), false},
+	} {
+		if got := FreesDevices(c.event, c.before, c.after); got != c.want {
+			t.Errorf("%s: %t, want %t", sentence, got, c.want)
+		}
+	}
+}
+
 func TestNodeHelps(t *testing.T) {
 	node := func(change func(*v1.Node)) *v1.Node {
 		n := st.MakeNode().Name("n").Label("a", "b").Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()

@@ -245,11 +245,16 @@ func (g *gang) ranks() (map[types.UID]int, bool) {
 	return ranks(g.sorted(func(m *member) bool { return !m.leaving() }), g.numbers)
 }
 
+// asksForDomains reports whether where members may be depends on where the others are.
+func (g *gang) asksForDomains() bool {
+	return g.spec.RequiredTopology != "" || len(g.spec.Layout.Levels) > 0
+}
+
 // context returns what a member that goes alone has to know of its gang. Without a topology it does
 // not matter where the others are, and they may be many.
 func (g *gang) context() *Need {
 	n := &Need{Key: g.key, Spec: g.spec}
-	if g.spec.RequiredTopology != "" || len(g.spec.Layout.Levels) > 0 {
+	if g.asksForDomains() {
 		n.Placed = g.places((*member).placed)
 		n.Ranks, n.Ranked = g.ranks()
 	}

@@ -46,10 +46,23 @@ func (s *Gangs) remove(m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	s.updatePhase(g, now)
+	if m.state == Bound && g.asksForDomains() && g.admitsSingly() && !g.isOn(m.node) {
+		s.readmitExtras(g) // the domain that they had to be in may have no members any more
+	}
 	if len(g.members) == 0 {
 		s.updateAwaiting(g, now)
 	}
 	s.forget(g)
+}
+
+// isOn reports whether a member has a node.
+func (g *gang) isOn(node string) bool {
+	for _, m := range g.members {
+		if m.node == node && m.placed() {
+			return true
+		}
+	}
+	return false
 }
 
 // releaseMemberHold ends what is held for a member that left the given state for good.

@@ -220,6 +220,11 @@ func TestLimitsChanged(t *testing.T) {
 			more.Capability = gpus(8)
 			b.SetQueues(more)
 		}, true},
+		"its weight changes": {func(b *Book) {
+			other := queue
+			other.Weight = 2
+			b.SetQueues(other)
+		}, false},
 		"the queue is gone": {func(b *Book) { b.RemoveQueue("a") }, true},
 		"a pod on a node moves to another queue": {func(b *Book) {
 			b.Count("runs", Usage{Queue: "b", Amount: gpus(2), Runs: true})

@@ -43,9 +43,9 @@ type accounts struct {
 	shares  map[string]share.Share
 	// stale: the shares have to be recomputed.
 	stale bool
-	// limitsChanged: since retry last looked at failed jobs, a queue has changed, or a pod on a node has moved to another.
-	// reclaimable: a pod runs where a place was promised to it, and may be reclaimed there.
-	limitsChanged, reclaimable bool
+	// retryFailed: since retry last looked at failed jobs, the limits of a queue have changed, or a pod on a node has moved
+	// to another queue. reclaimable: a pod runs where a place was promised to it, and may be reclaimed there.
+	retryFailed, reclaimable bool
 }
 
 // line is the jobs. Those that wait are in lists of their queues, too.
@@ -178,7 +178,7 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 			if reflect.DeepEqual(*q.spec, spec) {
 				continue
 			}
-			b.limitsChanged = true
+			b.retryFailed = b.retryFailed || !q.spec.sameLimits(spec)
 		}
 		b.queue(spec.Name).spec = &spec
 		changed = true
@@ -193,7 +193,7 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 func (b *Book) RemoveQueue(name string) {
 	if q := b.queues[name]; q != nil {
 		q.spec = nil
-		b.limitsChanged = true
+		b.retryFailed = true
 		b.relink()
 	}
 }

@@ -20,7 +20,7 @@ func (b *Book) Count(name string, u Usage) {
 	}
 	b.count(name, u, 1)
 	b.countHeld(u, 1)
-	b.limitsChanged = b.limitsChanged || before.placed() && before.Queue != u.Queue
+	b.retryFailed = b.retryFailed || before.placed() && before.Queue != u.Queue
 	b.reclaimable = b.reclaimable || before.Promised && u.Runs
 	unplaced := !u.placed() && !before.placed()
 	if j := b.jobs[u.Job]; known && before.Job == u.Job && before.Queue != u.Queue && unplaced && j != nil &&

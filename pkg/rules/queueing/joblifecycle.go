@@ -275,13 +275,13 @@ func (b *Book) whole(j *job, at Moment) bool {
 // retry brings back jobs that have failed and may fit or reclaim by now, of which no event of the cluster says so:
 // their queue deserves more, limits have changed, or there is more to reclaim.
 func (b *Book) retry(at Moment) {
-	limitsChanged, reclaimable := b.limitsChanged, b.reclaimable
-	b.limitsChanged, b.reclaimable = false, false
+	retryFailed, reclaimable := b.retryFailed, b.reclaimable
+	b.retryFailed, b.reclaimable = false, false
 	for _, j := range b.timed {
 		if j.phase != Failed {
 			continue
 		}
-		waits, grows := at.IsWaiting(j.Pod), limitsChanged || reclaimable && b.mayReclaim(j)
+		waits, grows := at.IsWaiting(j.Pod), retryFailed || reclaimable && b.mayReclaim(j)
 		for resource, amount := range b.own(j.Queue).Deserved {
 			grows = grows || amount > j.deserved[resource]
 			j.deserved[resource] = min(amount, j.deserved[resource])

@@ -2,6 +2,7 @@ package queueing
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -30,6 +31,13 @@ type Queue struct {
 	NotReclaimable bool
 	// MinRuntime is how long its gangs are left alone once they run; nil if it does not say.
 	MinRuntime *time.Duration
+}
+
+// sameLimits reports whether no other jobs fit into a queue than into another version of it: a weight, a priority, or
+// what it deserves changes the shares.
+func (q *Queue) sameLimits(other Queue) bool {
+	other.Weight, other.Priority, other.Deserved = q.Weight, q.Priority, q.Deserved
+	return reflect.DeepEqual(*q, other)
 }
 
 // shut reports whether nothing more is admitted to it.

@@ -217,7 +217,7 @@ func comparePods(a, b *v1.Pod) int {
 }
 
 // Amount returns what a pod asks for in its queue: what it requests, and the devices of its claims. A claim
-// that pods share counts for the first of them, see [Claims.SetPod]. A claim that does not exist counts as its template
+// that pods share counts for the first of them, see payers. A claim that does not exist counts as its template
 // says, or without a template for nothing.
 func (c *Claims) Amount(pod *v1.Pod) resource.Vector {
 	amount := c.Renamed(resource.OfPod(pod))

@@ -101,8 +101,8 @@ func (c *Counter) Count(pod *v1.Pod, at Place, job string) {
 		u.Demand = queueing.Hopeless
 	}
 	p, counted := c.pods[pod.UID]
-	if !counted || p.Object.ResourceVersion != pod.ResourceVersion {
-		p.Object, p.Amount = pod, c.claims.Amount(pod) // it may have been resized, or its resize is done
+	if !counted || p.Object.ResourceVersion != pod.ResourceVersion || before.Gang != gang {
+		p.Object, p.Amount = pod, c.claims.Amount(pod) // a resize may be done, or another member pay for shared claims
 		if class := p.Class; class == nil || !c.nodes.Is(pod, class) {
 			p.Class = c.nodes.Enter(pod)
 			c.ofClass.Move(pod.UID, class, p.Class)

@@ -395,3 +395,45 @@ func TestDemandOfMembers(t *testing.T) {
 		})
 	}
 }
+
+// dissolving is a caller whose gangs may all be none.
+type dissolving struct {
+	caller
+	dissolved *bool
+}
+
+func (d dissolving) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
+	key, named := d.caller.GangOf(pod)
+	return key, named && !*d.dissolved
+}
+
+// TestClaimOfAGangThatDissolves: a claim that two pods share that wait counts for one of them as long as they are in a
+// gang, and for both when they are in none, in whichever order they are counted again.
+func TestClaimOfAGangThatDissolves(t *testing.T) {
+	pod := func(name string) *v1.Pod {
+		return &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name),
+				Labels:      map[string]string{v1alpha1.QueueLabel: "a"},
+				Annotations: map[string]string{v1alpha1.GangNameAnnotation: "x"}},
+			Spec: v1.PodSpec{SchedulerName: ours,
+				ResourceClaims: []v1.PodResourceClaim{{Name: "devices", ResourceClaimName: new("c")}}},
+		}
+	}
+	for _, order := range [][]*v1.Pod{{pod("p0"), pod("p1")}, {pod("p1"), pod("p0")}} {
+		c, dissolved := newCounted(t), false
+		c.Counter = New(dissolving{dissolved: &dissolved}, c.book, c.nodes, deviceclaims.New(classes{}))
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}
+		node.Status.Allocatable = v1.ResourceList{device: *apiresource.NewQuantity(8, apiresource.DecimalSI)}
+		c.SetNode(node)
+		c.ClaimsChanged(c.claims.Set(claimOf("c", 4)))
+		for i, want := range []int64{4, 8, 4} {
+			dissolved = i == 1
+			for _, one := range order {
+				c.countPod(one)
+			}
+			if got := c.usageOf("p0").Amount[device] + c.usageOf("p1").Amount[device]; got != want {
+				t.Errorf("%s first, dissolved: %t: they ask for %d, want %d", order[0].Name, dissolved, got, want)
+			}
+		}
+	}
+}
