@@ -354,8 +354,8 @@ func BenchmarkFilters(b *testing.B) {
 	}
 }
 
-// TestBlockedNodes: the nodes that refused a pod are those that the plugin refused, of all that refused it. It also waits
-// for devices, since it may need some.
+// TestBlockedNodes: the nodes that refused a pod are those that the plugin refused, of all that refused it. It also
+// waits for devices, since it may need some.
 func TestBlockedNodes(t *testing.T) {
 	s := newStage(t, 3)
 	s.hold("a", others, nodeName(0))
