@@ -27,7 +27,7 @@ func (r *Registry) AwaitsReservation(pod *v1.Pod) bool {
 }
 
 // Missing returns why a pod has to wait, or "": the Reservation that it names has nothing for it, or the placements of
-// one that it owns are being written: whoever created the pod may have seen them already.
+// one that it owns are being written. The creator of the pod may have seen them in the status already.
 func (r *Registry) Missing(pod *v1.Pod) string {
 	name, named := reservationstate.NamedBy(pod)
 	if !named && r.writing.Load() == 0 || reservepods.IsReservePod(pod) {

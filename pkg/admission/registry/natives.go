@@ -26,7 +26,7 @@ func newNatives() natives {
 	return natives{groups: map[gangspec.Key]*gangspec.PodGroupDescription{}, told: map[gangspec.Key]sets.Set[string]{}}
 }
 
-// untold returns what is to be reported of a PodGroup with the basic policy, one of whose pods this is.
+// untold returns the problems of a pod's basic PodGroup that have not been reported yet, and marks them as reported.
 func (n *natives) untold(key gangspec.Key, pod *v1.Pod) (untold []gangstate.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

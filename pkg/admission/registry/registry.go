@@ -308,7 +308,7 @@ func (r *Registry) Explain(ctx context.Context, profile string, keys []gangspec.
 	}
 }
 
-// GangOf returns the gang of a pod, which may no longer exist, whoever schedules it; false where the pod is in none.
+// GangOf returns the gang that a pod is in, under any scheduler, or false if it is in none. The pod need not exist.
 func (r *Registry) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
 	key, _, member := gangspec.GangOf(pod, r.natives.get)
 	return key, member

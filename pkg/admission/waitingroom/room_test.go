@@ -286,8 +286,8 @@ func TestVictimsEnd(t *testing.T) {
 	}
 }
 
-// TestPodsThatLeaveTheCache: a pod whose binding is called off leaves the scheduler's cache, but has not ended. Nobody
-// is to take it for gone when it comes to a node again. What was promised to those that have ended is free.
+// TestPodsThatLeaveTheCache: a pod leaves the scheduler's cache when it ends, and when its binding fails. Only if it
+// has ended does it count as a victim that is gone, and only then does its nomination end.
 func TestPodsThatLeaveTheCache(t *testing.T) {
 	s := newStage(t)
 	for _, uid := range []types.UID{"1", "2", "4", "5"} {

@@ -176,8 +176,8 @@ func TestHeldAsLongAsItSays(t *testing.T) {
 	}
 }
 
-// TestOwnerOfWhatIsFreed: a pod whose native PodGroup makes no gang is a goal by itself, and what is freed for it is
-// held for no other pod of the PodGroup.
+// TestOwnerOfWhatIsFreed: what a plan frees for a single pod is held for that pod alone, even if a native PodGroup has
+// it: one that makes no gang.
 func TestOwnerOfWhatIsFreed(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "goal", UID: "goal"}, Spec: v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: new("train")}}}
 	named := &v1alpha1.ReservationOwnerObject{Namespace: "ns", Name: "goal", UID: "goal"}

@@ -47,7 +47,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	}
 	s.updatePhase(g, now)
 	if m.state == Bound && g.asksForDomains() && g.admitsSingly() && !g.isOn(m.node) {
-		s.readmitExtras(g) // the domain that they had to be in may have no members any more
+		s.readmitExtras(g) // it may have been the last member in the domain that they had to join
 	}
 	if len(g.members) == 0 {
 		s.updateAwaiting(g, now)
@@ -55,7 +55,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	s.forget(g)
 }
 
-// isOn reports whether a member has a node.
+// isOn reports whether the gang has a placed member on a node.
 func (g *gang) isOn(node string) bool {
 	for _, m := range g.members {
 		if m.node == node && m.placed() {
