@@ -1,6 +1,8 @@
 package gangstatus
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,11 +86,24 @@ func (f *Facts) addUnfinished(pod *v1.Pod) {
 		if said := objectstate.WaitCondition(pod); said != nil && said.Reason != "" {
 			f.refused = f.refused || waitreason.FoundNoPlace(said.Reason)
 			if !gangspec.IsUncounted(pod) {
-				f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
+				f.said = withoutSchedulersWords(said)
 			}
 		}
 	}
 	if pod.Status.Phase == v1.PodRunning {
 		f.running++
 	}
+}
+
+// withoutSchedulersWords returns the condition of a member with what the scheduler says of its gang alone. On the
+// member that was tried for all, kube-scheduler writes "0/8 nodes are available: gang ... . preemption: ...".
+func withoutSchedulersWords(said *v1.PodCondition) *v1.PodCondition {
+	_, message, wrapped := strings.Cut(said.Message, " nodes are available: ")
+	if !wrapped || !strings.HasPrefix(message, "gang ") {
+		return said
+	}
+	plain := said.DeepCopy()
+	plain.Message, _, _ = strings.Cut(message, ". preemption: ")
+	plain.Message = strings.TrimSuffix(plain.Message, ".")
+	return plain
 }

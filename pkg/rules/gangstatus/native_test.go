@@ -59,6 +59,13 @@ func TestNativeConditions(t *testing.T) {
 		"the gang's words go before its leader's": {
 			pods: saying("Unschedulable", `0/2 nodes are available: `+short.Message, short.Message), want: []metav1.Condition{short},
 		},
+		"its leader's are not quoted where the leader alone has any": {
+			pods: append(saying("Unschedulable", `0/2 nodes are available: `+short.Message+`. preemption: no victims: none would do.`), pods("waiting", "waiting")[1:]...),
+			want: []metav1.Condition{short},
+		},
+		"nor without preemption": {
+			pods: saying("Unschedulable", `0/2 nodes are available: `+short.Message+`.`, `0/2 nodes are available: `+short.Message+`.`), want: []metav1.Condition{short},
+		},
 		"what members say stands":          {pods: saying("GangIncomplete", one.Message, one.Message), want: []metav1.Condition{one}},
 		"a queue keeps it":                 {pods: saying("QueueOverused", "kept", "kept"), want: []metav1.Condition{is(initially, "False", "QueueOverused", "kept")}},
 		"bound":                            {was: []metav1.Condition{awaiting}, by: gangspec.LockstepController, pods: pods("bound", "bound"), want: []metav1.Condition{done}},
