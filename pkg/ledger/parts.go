@@ -43,6 +43,18 @@ func (h *Shared) Part(id hold.ID, pod types.UID) hold.Taken {
 	return read(h, func(l *hold.Ledger) hold.Taken { return l.Part(id, pod) })
 }
 
+// LeftWithout returns what would be left of reserved holds, in the order of ids, if the holds for which without returns
+// true were not there. It is called with the lock held.
+func (h *Shared) LeftWithout(without func(hold.Hold) bool, ids ...hold.ID) []hold.Taken {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	left := make([]hold.Taken, len(ids))
+	for i, id := range ids {
+		left[i] = h.ledger.LeftWithout(without, id)
+	}
+	return left
+}
+
 // LeftOf returns what pods have not taken of reserved holds, in the order of ids.
 func (h *Shared) LeftOf(ids ...hold.ID) []hold.Taken {
 	h.mu.RLock()

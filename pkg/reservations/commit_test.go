@@ -307,8 +307,8 @@ func TestOwnersWaitForTheWrite(t *testing.T) {
 		freed := 0
 		s.holds.OnReport(func() { freed++ })
 		s.bindAll(t.Context())
-		if got := s.Missing(pod); got != "" || len(s.Slots(pod)) != 2 || freed == 0 {
-			t.Errorf("once it is written: %q, slots %v, %d reports", got, s.Slots(pod), freed)
+		if got := s.Missing(pod); got != "" || len(s.Slots(pod, nothing)) != 2 || freed == 0 {
+			t.Errorf("once it is written: %q, slots %v, %d reports", got, s.Slots(pod, nothing), freed)
 		}
 		s.work.ShutDown()
 	})

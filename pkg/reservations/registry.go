@@ -20,6 +20,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -253,9 +254,10 @@ func (r *Registry) Grants(pod *v1.Pod) []hold.Holder {
 	return holders
 }
 
-// Slots returns what is held for a pod, by node; if its place is decided, on that node only. A pod that asks for a
-// Reservation by name gets only the slots of that one.
-func (r *Registry) Slots(pod *v1.Pod) map[string][]reservationstate.Slot {
+// Slots returns what is held for a pod, by node; if its place is decided, on that node only. What is left is as if the
+// holds for which without returns true were not there. A pod that asks for a Reservation by name gets only the slots
+// of that one.
+func (r *Registry) Slots(pod *v1.Pod, without func(hold.Hold) bool) map[string][]reservationstate.Slot {
 	if r.Empty() || reservepods.IsReservePod(pod) {
 		return nil
 	}
@@ -282,7 +284,7 @@ func (r *Registry) Slots(pod *v1.Pod) map[string][]reservationstate.Slot {
 		}
 	}
 	left := map[hold.ID]hold.Taken{}
-	for i, taken := range r.holds.LeftOf(ids...) {
+	for i, taken := range r.holds.LeftWithout(without, ids...) {
 		left[ids[i]] = taken
 	}
 	for _, list := range slots {
@@ -316,7 +318,7 @@ func (r *Registry) owned(pod *v1.Pod) (list []*entry) {
 }
 
 // Use makes a pod that is now counted on a node use a placement there. It returns false if that is no longer held
-// there, or another pod has it.
+// there, or other pods have it.
 func (r *Registry) Use(pod *v1.Pod, node string, id hold.ID, d ledger.Demand) bool {
 	r.mu.Lock()
 	p := r.places[id]
@@ -331,7 +333,10 @@ func (r *Registry) Use(pod *v1.Pod, node string, id hold.ID, d ledger.Demand) bo
 	r.addUser(&user{Allocation: reservationstate.Allocation{Name: name, UID: p.entry.object.UID, Index: p.index},
 		pod: pod.UID, namespace: pod.Namespace, node: p.node, demand: d})
 	r.mu.Unlock()
-	r.holds.Consume(id, pod.UID, d)
+	if !r.holds.Consume(id, pod.UID, d) {
+		r.Release(pod)
+		return false
+	}
 	r.toCharge.Add(name)
 	return true
 }
@@ -409,7 +414,7 @@ func (r *Registry) Covers(pods []*v1.Pod) []hold.ID {
 			return nil
 		}
 		if last == nil || !slices.Equal(who, last.who) || !maps.Equal(need.Request, last.need.Request) {
-			last = r.choiceOf(pod, need, who) // that of a gang's members is usually the same
+			last = r.choiceOf(pods, pod, need, who) // that of a gang's members is usually the same
 		}
 		for len(last.rest) > 0 && used[last.rest[0]] {
 			last.rest = last.rest[1:]
@@ -430,9 +435,14 @@ type choice struct {
 	rest []hold.ID
 }
 
-func (r *Registry) choiceOf(pod *v1.Pod, need hold.Taken, who []hold.Holder) *choice {
+// choiceOf returns the placements for one of several pods that have no nodes yet.
+func (r *Registry) choiceOf(pods []*v1.Pod, pod *v1.Pod, need hold.Taken, who []hold.Holder) *choice {
 	var slots []reservationstate.Slot
-	for _, list := range r.Slots(pod) {
+	waiting := sets.New[types.UID]()
+	for _, pod := range pods {
+		waiting.Insert(pod.UID)
+	}
+	for _, list := range r.Slots(pod, func(h hold.Hold) bool { return waiting.Has(h.For) }) {
 		slots = append(slots, list...)
 	}
 	slices.SortFunc(slots, func(a, b reservationstate.Slot) int { return cmp.Compare(a.ID, b.ID) })

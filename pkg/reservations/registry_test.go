@@ -124,6 +124,8 @@ func (s *stage) held() string {
 
 func (s *stage) held0() int { return int(s.Registry.held.Load()) }
 
+func nothing(hold.Hold) bool { return false }
+
 func owner(name, cpu string) *v1.Pod {
 	return st.MakePod().Namespace("default").Name(name).UID("uid-"+name).Label("app", "owner").
 		Req(map[v1.ResourceName]string{v1.ResourceCPU: cpu}).Obj()
@@ -221,7 +223,7 @@ func TestUsedOnce(t *testing.T) {
 		if got := s.held(); got != "a: 3" {
 			t.Errorf("held %q beside what the pod has", got)
 		}
-		if slots := s.Slots(second)["a"]; len(slots) != 1 || !slots[0].Taken {
+		if slots := s.Slots(second, nothing)["a"]; len(slots) != 1 || !slots[0].Taken {
 			t.Errorf("the second finds %+v", slots)
 		}
 		if ids := s.Covers([]*v1.Pod{second}); ids != nil {

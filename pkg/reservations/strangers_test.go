@@ -39,11 +39,11 @@ func TestPodsOfAnotherNamespace(t *testing.T) {
 				forged.Namespace, forged.UID = "other", "forged"
 				on := bound(forged, "a", r, 0)
 				s.Update(r)
-				if mine := claims(owner("first", "1")); len(s.Slots(mine)) != 1 || s.Missing(mine) != "" {
-					t.Errorf("its owner has %d slots: %s", len(s.Slots(mine)), s.Missing(mine))
+				if mine := claims(owner("first", "1")); len(s.Slots(mine, nothing)) != 1 || s.Missing(mine) != "" {
+					t.Errorf("its owner has %d slots: %s", len(s.Slots(mine, nothing)), s.Missing(mine))
 				}
-				if len(s.Slots(forged)) != 0 || len(s.Grants(forged)) != 0 || s.Missing(forged) == "" {
-					t.Errorf("another's pod has %v, %v", s.Slots(forged), s.Grants(forged))
+				if len(s.Slots(forged, nothing)) != 0 || len(s.Grants(forged)) != 0 || s.Missing(forged) == "" {
+					t.Errorf("another's pod has %v, %v", s.Slots(forged, nothing), s.Grants(forged))
 				}
 				s.userChanged(on)
 				if got := s.held(); got != "a: 4" {

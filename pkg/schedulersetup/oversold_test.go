@@ -110,11 +110,14 @@ func (s *stage) pod(cpu int, labels ...string) *v1.Pod {
 	return pod.Obj()
 }
 
-// fits returns the nodes on which a pod fits, with the state of its cycle.
-func (s *stage) fits(pod *v1.Pod) (fwk.CycleState, []string) {
+// fits returns the nodes on which a pod fits, with the state of its cycle, which others may prepare.
+func (s *stage) fits(pod *v1.Pod, prepare ...func(fwk.CycleState)) (fwk.CycleState, []string) {
 	s.Helper()
 	s.Look(s.TB)
 	state := framework.NewCycleState()
+	for _, do := range prepare {
+		do(state)
+	}
 	result, status, _ := s.Framework.RunPreFilterPlugins(context.Background(), state, pod)
 	if status.IsRejected() {
 		return state, nil

@@ -6,10 +6,15 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -121,6 +126,82 @@ func TestPlannedMembersFollow(t *testing.T) {
 	}
 	if len(used) != 3 {
 		t.Errorf("%d placements are used: %v; want all three", len(used), used)
+	}
+}
+
+// TestUsedAgainAfterARoundCalledOff: pods whose round was called off stay nominated with their parts of a Reservation.
+// In the next round they use these placements again: those that name the Reservation, on the nodes of each other.
+func TestUsedAgainAfterARoundCalledOff(t *testing.T) {
+	for sentence, c := range map[string]struct{ once, named, swapped bool }{
+		"a placement that is used once":         {once: true},
+		"a placement that several may use":      {},
+		"of the Reservation that they name":     {once: true, named: true},
+		"each on the node that the other had":   {swapped: true},
+		"which is of the Reservation they name": {swapped: true, named: true, once: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, map[string]string{"a": "4", "b": "4"})
+			s.reserve("r", "mine", 4, c.once, "a", "b")
+			s.Look(t)
+			members := s.pods(2, 4, "mine")
+			if c.named {
+				for _, pod := range members {
+					pod.Annotations = map[string]string{v1alpha1.ReservationAnnotation: "r"}
+				}
+			}
+			gang := hold.Holder{Profile: s.Framework.ProfileName(), Group: "default/run"}
+			grant := func(state fwk.CycleState) { ledger.Grant(state, gang) }
+			follow := func(nodes map[types.UID]string) {
+				var uids []types.UID
+				var plan []hold.Hold
+				for _, pod := range members {
+					uids = append(uids, pod.UID)
+					plan = append(plan, hold.Hold{For: pod.UID, Node: nodes[pod.UID], Request: ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request, WasNominated: true})
+				}
+				s.holds.FollowPlan(gang, uids, plan)
+			}
+			bind := func(nodes map[types.UID]string) (placed []*v1.Pod, states []fwk.CycleState) {
+				for _, pod := range members {
+					state, fit := s.fits(pod, grant)
+					done, ok := s.place(state, pod, nodes[pod.UID])
+					if !ok {
+						t.Fatalf("pod %s does not fit on node %s; it does on %v", pod.Name, nodes[pod.UID], fit)
+					}
+					if a, ok := s.registry.Allocation(done); !ok || a.Name != "r" {
+						t.Errorf("pod %s uses %v, %t", pod.Name, a, ok)
+					}
+					placed, states = append(placed, done), append(states, state)
+				}
+				return placed, states
+			}
+			first := map[types.UID]string{members[0].UID: "a", members[1].UID: "b"}
+			for _, pod := range members { // what was freed for them
+				s.holds.Nominate(hold.Hold{For: pod.UID, Node: first[pod.UID], Holder: gang, Request: ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request})
+			}
+			follow(first)
+			placed, states := bind(first)
+			for i, pod := range placed {
+				s.takeBack(states[i], pod)
+			}
+			s.holds.Release(members[0].UID, members[1].UID)
+			s.Look(t)
+			if !s.holds.Nominated(gang) {
+				t.Fatal("they are not nominated any more")
+			}
+			plan, err := s.planner.Plan(t.Context(), attempt(members...), nil)
+			if err != nil || !plan.Complete {
+				t.Fatalf("%v, %v, %v", plan.Nodes, plan.Why, err)
+			}
+			second := plan.Nodes
+			if c.swapped {
+				second = map[types.UID]string{members[0].UID: "b", members[1].UID: "a"}
+			}
+			follow(second)
+			bind(second)
+			if what := s.oversold(); what != "" {
+				t.Error(what)
+			}
+		})
 	}
 }
 

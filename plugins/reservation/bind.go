@@ -30,8 +30,8 @@ func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.
 	if !ok {
 		return fwk.NewStatus(fwk.Unschedulable, "what is held for the pod on node "+node+" has been taken")
 	}
-	if slot != nil && !pl.reservations.Use(pod, node, slot.ID, c.demand) && c.named {
-		return fwk.NewStatus(fwk.Unschedulable, "the Reservation that the pod asks for ended as it was placed")
+	if slot != nil && !pl.reservations.Use(pod, node, slot.ID, c.demand) {
+		return fwk.NewStatus(fwk.Unschedulable, "what is held for the pod on node "+node+" has been taken, or has ended")
 	}
 	return nil
 }

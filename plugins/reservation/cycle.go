@@ -34,6 +34,8 @@ type cycle struct {
 	demand ledger.Demand
 	// holders are the holders whose holds the pod may use.
 	holders []hold.Holder
+	// movable reports whether what is held for a pod moves with it to its new place: what it has of slots is left in them.
+	movable func(hold.Hold) bool
 	// named: the pod asks for a Reservation by name, and must use it.
 	named bool
 	// slots are what is held, by node. A what-if replaces the list of a node that it changes.
@@ -71,13 +73,19 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	if reservepods.IsReservePod(pod) {
 		return pl.withoutDevices(pod, nodes)
 	}
-	slots := pl.reservations.Slots(pod)
+	granted := ledger.Granted(state, pod)
+	// A simulation plans anew where the pods of the granted holders go; in its own cycle, the pod alone may go elsewhere.
+	movable := func(h hold.Hold) bool { return h.For == pod.UID }
+	if whatif.IsSimulated(state) {
+		movable = func(h hold.Hold) bool { return h.Reason != hold.Reservation && slices.Contains(granted, h.Holder) }
+	}
+	slots := pl.reservations.Slots(pod, movable)
 	if len(slots) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	c := &cycle{
-		demand: ledger.DemandOf(&framework.PodInfo{Pod: pod}), slots: slots,
-		holders: slices.Concat(ledger.Granted(state, pod), pl.reservations.Grants(pod)),
+		demand: ledger.DemandOf(&framework.PodInfo{Pod: pod}), slots: slots, movable: movable,
+		holders: slices.Concat(granted, pl.reservations.Grants(pod)),
 	}
 	name, named := reservationstate.NamedBy(pod)
 	c.named = named
@@ -228,7 +236,7 @@ func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, 
 	if c == nil || len(c.slots[node.Node().Name]) == 0 {
 		return nil
 	}
-	if one, ok := pl.holds.HoldOf(pod.UID); ok && one.From != "" {
+	if one, ok := pl.holds.HoldOf(pod.UID); ok && one.From != "" && !c.movable(one) {
 		return nil
 	}
 	slots := slices.Clone(c.slots[node.Node().Name])

@@ -58,8 +58,8 @@ type Reservations interface {
 	Serve(ctx context.Context, handle framework.Framework, preempts, yields bool) error
 	// Grants returns the holders of the Reservations that a pod owns.
 	Grants(pod *v1.Pod) []hold.Holder
-	// Slots returns what is held for a pod, by node.
-	Slots(pod *v1.Pod) map[string][]reservationstate.Slot
+	// Slots returns what is held for a pod, by node, as if the holds for which without returns true were not there.
+	Slots(pod *v1.Pod, without func(hold.Hold) bool) map[string][]reservationstate.Slot
 	// Missing returns why a pod has to wait for a Reservation that it owns; empty if it need not.
 	Missing(pod *v1.Pod) string
 	// Use makes a pod that is now counted on a node use a placement; false if it cannot.

@@ -52,6 +52,17 @@ func (l *Ledger) Left(id ID) Taken {
 	return Taken{}.Plus(l.holds[id].left)
 }
 
+// LeftWithout returns what would be left of a hold if others were not there: those for which without returns true.
+func (l *Ledger) LeftWithout(without func(Hold) bool, id ID) Taken {
+	left := l.Left(id)
+	for part := range l.parts[id] {
+		if e := l.holds[part]; without(e.Hold) {
+			left.add(e.part, 1)
+		}
+	}
+	return left
+}
+
 // Part returns what a pod has taken of a hold; nothing if it has no part of it.
 func (l *Ledger) Part(id ID, pod types.UID) Taken {
 	if e, ok := l.holds[IDOf(pod)]; ok && e.From == id {
