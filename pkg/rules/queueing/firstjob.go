@@ -82,8 +82,9 @@ func (b *Book) firstInShut(from selection) (first *job) {
 // serves reports whether a queue may let jobs in.
 func (b *Book) serves(q *queue) bool { return q.noWay == "" && !b.closed(q) }
 
-// late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if
-// that is too long since no limit does; nil for none. It costs a look at each job that waits.
+// late returns the job that was not looked at for the longest time, and of several the first in order, of those that no
+// limit keeps from their turn, if that is too long since no limit does; nil for none. It costs a look at each job that
+// waits.
 func (b *Book) late(now time.Time) (longest *job) {
 	since := func(j *job) time.Time {
 		if j.failed.IsZero() {
@@ -110,7 +111,7 @@ func (b *Book) late(now time.Time) (longest *job) {
 					failed = times.Later(failed, l.free)
 				}
 				if !b.shutElsewhere(j) && turns.Overdue(times.Later(j.since, l.free), failed, now) &&
-					(longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+					(longest == nil || cmp.Or(since(j).Compare(since(longest)), b.compare(j, longest)) < 0) {
 					longest = j
 				}
 			}

@@ -125,7 +125,7 @@ func TestLate(t *testing.T) {
 	b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyPriority}})
 	b.SetTotal(gpus(8))
 	b.limits = Limits{Window: 1}
-	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1, Capability: gpus(1)}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
+	b.SetQueues(Queue{Name: "urgent", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1, Capability: gpus(1)}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
 	at := ready
 	come := func(queue string, n int) {
 		j := of(queue, n, gpus(1))
@@ -142,20 +142,20 @@ func TestLate(t *testing.T) {
 	come("full", 1)
 	come("low", 2)
 	at.Now = at.Now.Add(500 * time.Millisecond)
-	come("high", 3)
+	come("urgent", 3)
 	late("")
 	at.Now = at.Now.Add(500 * time.Millisecond)
 	late("low-2")
-	if j, _, _ := b.First(at, turns.PolicyJobs); j.Name != "high-3" {
+	if j, _, _ := b.First(at, turns.PolicyJobs); j.Name != "urgent-3" {
 		t.Errorf("%q is first in order", j.Name)
 	}
 	b.Admit("low-2", at)
 	b.Fail("low-2", Failure{}, at)
 	come("low", 2)
 	at.Now = at.Now.Add(30 * time.Second)
-	late("high-3")
-	b.Admit("high-3", at)
-	b.done("high-3")
+	late("urgent-3")
+	b.Admit("urgent-3", at)
+	b.done("urgent-3")
 	late("")
 	at.Now = at.Now.Add(30 * time.Second)
 	late("low-2")
@@ -165,6 +165,10 @@ func TestLate(t *testing.T) {
 	late("") // its minute begins anew
 	at.Now = at.Now.Add(time.Minute)
 	late("low-2")
+	come("urgent", 9) // as long as low-2 by then, and its queue comes first
+	b.jobs["urgent-9"].since = b.jobs["low-2"].since
+	b.jobs["urgent-9"].failed = b.jobs["low-2"].failed
+	late("urgent-9")
 }
 
 // TestFirstCome: of jobs that were made in one second the first to come comes first, also when it comes again.
