@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/waitreason"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -54,8 +55,8 @@ func waits(e gangstate.Explanation) status.Event {
 		on = e.Pending[0]
 	}
 	kind := v1.EventTypeWarning
-	if e.Reason == v1alpha1.ReasonPreemptionInProgress {
-		kind = v1.EventTypeNormal // nobody has to act
+	if waitreason.PassesByItself(e.Reason) {
+		kind = v1.EventTypeNormal
 	}
 	return status.Event{On: on, Type: kind, Reason: e.Reason, Action: actionScheduling, Note: e.Message}
 }

@@ -25,6 +25,17 @@ func RoomIsUseless(reason string) bool {
 	}
 }
 
+// PassesByItself reports whether what pods wait for ends without anybody doing something: others have their turn, or
+// make room.
+func PassesByItself(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonPreemptionInProgress, string(queueing.Turn), string(queueing.Passed), string(queueing.Behind):
+		return true
+	default:
+		return false
+	}
+}
+
 // FoundNoPlace reports whether a reason says that the scheduler has looked for a place, and found none. More room would
 // not always help then. A queue that has its share says the same as nodes that are full.
 func FoundNoPlace(reason string) bool {

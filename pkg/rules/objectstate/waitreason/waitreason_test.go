@@ -11,10 +11,10 @@ import (
 
 // TestReasons: what each reason means.
 func TestReasons(t *testing.T) {
-	type answers struct{ helps, useless, noPlace bool }
+	type answers struct{ helps, useless, noPlace, passes bool }
 	for reason, want := range map[string]answers{
 		v1alpha1.ReasonUnschedulable:        {helps: true, noPlace: true}, // also of a queue that has its share
-		string(queueing.Behind):             {helps: true},
+		string(queueing.Behind):             {helps: true, passes: true},
 		v1alpha1.ReasonMemberRejected:       {useless: true, noPlace: true},
 		v1alpha1.ReasonAwaitingReservation:  {useless: true, noPlace: true},
 		v1alpha1.ReasonGangIncomplete:       {useless: true},
@@ -27,16 +27,16 @@ func TestReasons(t *testing.T) {
 		string(queueing.Invalid):            {useless: true},
 		string(queueing.Closed):             {useless: true},
 		string(queueing.Capability):         {useless: true},
-		string(queueing.Passed):             {},
-		string(queueing.Turn):               {},
+		string(queueing.Passed):             {passes: true},
+		string(queueing.Turn):               {passes: true},
 		string(queueing.Unread):             {},
 		v1alpha1.ReasonAwaitingPlacement:    {},
-		v1alpha1.ReasonPreemptionInProgress: {}, // the room is being made
-		v1alpha1.ReasonPlacementFailed:      {}, // there was room
+		v1alpha1.ReasonPreemptionInProgress: {passes: true}, // the room is being made
+		v1alpha1.ReasonPlacementFailed:      {},             // there was room
 		v1.PodReasonSchedulerError:          {},
 		"":                                  {},
 	} {
-		if got := (answers{RoomHelps(reason), RoomIsUseless(reason), FoundNoPlace(reason)}); got != want {
+		if got := (answers{RoomHelps(reason), RoomIsUseless(reason), FoundNoPlace(reason), PassesByItself(reason)}); got != want {
 			t.Errorf("%s: %+v, want %+v", reason, got, want)
 		}
 	}
