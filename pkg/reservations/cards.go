@@ -24,6 +24,8 @@ func (r *Registry) Cards(node string) []reservationstate.OnCard {
 	}
 	r.mu.RUnlock()
 	for i, one := range list {
+		nominated := func(h hold.Hold) bool { _, uses := one.Users[h.For]; return !uses }
+		list[i].Left = r.holds.LeftWithout(nominated, one.ID)[0].Request[v1alpha1.GPUMemoryResource]
 		for pod := range one.Users {
 			if memory := r.holds.Part(one.ID, pod).Request[v1alpha1.GPUMemoryResource]; memory > 0 {
 				one.Users[pod] = memory
@@ -31,7 +33,6 @@ func (r *Registry) Cards(node string) []reservationstate.OnCard {
 				delete(one.Users, pod)
 			}
 		}
-		list[i].Left = r.holds.LeftOf(one.ID)[0].Request[v1alpha1.GPUMemoryResource]
 	}
 	return list
 }

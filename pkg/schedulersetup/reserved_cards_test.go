@@ -13,6 +13,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -161,5 +163,25 @@ func TestOtherSeat(t *testing.T) {
 	s.put(s.onCards(6144))
 	if _, nodes := s.fits(s.onCards(4096, "own")); len(nodes) == 0 {
 		t.Error("the owner does not fit")
+	}
+}
+
+// TestNominatedOnReservedCard: what a nomination has of a placement on a card stays on that card.
+func TestNominatedOnReservedCard(t *testing.T) {
+	s := newStage(t, nil)
+	s.addCards("n")
+	s.reserveOnCard("r", "mine", "n", "0", 8192)
+	pod := s.onCards(8192, "mine")
+	s.holds.Nominate(hold.Hold{For: pod.UID, Node: "n", Request: ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request,
+		Holder: hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}})
+	state, _ := s.fits(pod)
+	placed, ok := s.place(state, pod, "n")
+	if !ok {
+		t.Fatal("it cannot be reserved")
+	}
+	s.takeBack(state, placed)
+	s.put(s.onCards(8192))
+	if a, ok := s.registry.Allocation(s.put(pod)); !ok || a.Name != "r" {
+		t.Errorf("it uses %v, %t", a, ok)
 	}
 }
