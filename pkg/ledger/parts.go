@@ -38,9 +38,9 @@ func (h *Shared) ReturnPart(pod types.UID) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.ReturnParts(pod) })
 }
 
-// Part returns what a pod has taken of the reserved hold; nothing if it has no part.
-func (h *Shared) Part(id hold.ID, pod types.UID) hold.Taken {
-	return read(h, func(l *hold.Ledger) hold.Taken { return l.Part(id, pod) })
+// PartsOf returns what pods have taken of a reserved hold.
+func (h *Shared) PartsOf(id hold.ID) map[types.UID]hold.Taken {
+	return read(h, func(l *hold.Ledger) map[types.UID]hold.Taken { return l.Parts(id) })
 }
 
 // LeftWithout returns what would be left of reserved holds, in the order of ids, if the holds for which without returns

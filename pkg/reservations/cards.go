@@ -15,27 +15,22 @@ func (r *Registry) Cards(node string) []reservationstate.OnCard {
 	r.mu.RLock()
 	var list []reservationstate.OnCard
 	for id, p := range r.cards[node] {
-		users := map[types.UID]int64{}
-		for pod := range r.of[id] {
-			users[pod] = 0
-		}
-		list = append(list,
-			reservationstate.OnCard{Users: users, ID: id, Reservation: p.entry.object.UID, Index: p.index, Card: p.card})
+		list = append(list, reservationstate.OnCard{ID: id, Reservation: p.entry.object.UID, Index: p.index, Card: p.card})
 	}
 	r.mu.RUnlock()
-	for i, one := range list {
-		nominated := func(h hold.Hold) bool { _, uses := one.Users[h.For]; return !uses }
-		list[i].Left = r.holds.LeftWithout(nominated, one.ID)[0].Request[v1alpha1.GPUMemoryResource]
-		for pod := range one.Users {
-			if memory := r.holds.Part(one.ID, pod).Request[v1alpha1.GPUMemoryResource]; memory > 0 {
-				one.Users[pod] = memory
-			} else {
-				delete(one.Users, pod)
+	for i := range list {
+		one := &list[i]
+		one.Left, one.Parts = memoryOf(r.holds.LeftOf(one.ID)[0]), map[types.UID]int64{}
+		for pod, part := range r.holds.PartsOf(one.ID) {
+			if memory := memoryOf(part); memory > 0 {
+				one.Parts[pod] = memory
 			}
 		}
 	}
 	return list
 }
+
+func memoryOf(t hold.Taken) int64 { return t.Request[v1alpha1.GPUMemoryResource] }
 
 // cardOf returns the card of a placement; negative if unknown.
 func cardOf(p v1alpha1.ReservationPlacement) int {

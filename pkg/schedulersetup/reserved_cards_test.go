@@ -166,22 +166,29 @@ func TestOtherSeat(t *testing.T) {
 	}
 }
 
-// TestNominatedOnReservedCard: what a nomination has of a placement on a card stays on that card.
+// TestNominatedOnReservedCard: what a nomination has of a placement on a card stays on that card, also where another
+// owner of the Reservation comes.
 func TestNominatedOnReservedCard(t *testing.T) {
-	s := newStage(t, nil)
-	s.addCards("n")
-	s.reserveOnCard("r", "mine", "n", "0", 8192)
-	pod := s.onCards(8192, "mine")
-	s.holds.Nominate(hold.Hold{For: pod.UID, Node: "n", Request: ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request,
-		Holder: hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}})
-	state, _ := s.fits(pod)
-	placed, ok := s.place(state, pod, "n")
-	if !ok {
-		t.Fatal("it cannot be reserved")
-	}
-	s.takeBack(state, placed)
-	s.put(s.onCards(8192))
-	if a, ok := s.registry.Allocation(s.put(pod)); !ok || a.Name != "r" {
-		t.Errorf("it uses %v, %t", a, ok)
+	for sentence, other := range map[string][]string{"of no Reservation": nil, "of the same": {"mine"}} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, nil)
+			s.addCards("n")
+			s.reserveOnCard("r", "mine", "n", "0", 8192)
+			pod := s.onCards(8192, "mine")
+			s.holds.Nominate(hold.Hold{For: pod.UID, Node: "n", Request: ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request,
+				Holder: hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}})
+			state, _ := s.fits(pod)
+			placed, ok := s.place(state, pod, "n")
+			if !ok {
+				t.Fatal("it cannot be reserved")
+			}
+			s.takeBack(state, placed)
+			if a, ok := s.registry.Allocation(s.put(s.onCards(8192, other...))); ok {
+				t.Errorf("the other one uses %v", a)
+			}
+			if a, ok := s.registry.Allocation(s.put(pod)); !ok || a.Name != "r" {
+				t.Errorf("it uses %v, %t", a, ok)
+			}
+		})
 	}
 }

@@ -205,6 +205,50 @@ func TestUsedAgainAfterARoundCalledOff(t *testing.T) {
 	}
 }
 
+// TestPlanBesideAMemberThatUsesAPlacement: what a member that is counted on its node has of a placement is not left for
+// the others, though it is nominated still.
+func TestPlanBesideAMemberThatUsesAPlacement(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		once, named, fits bool
+	}{
+		"there is room beside it":                   {once: true, fits: true},
+		"and where several may use it":              {fits: true},
+		"none is left of the Reservation they name": {named: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, map[string]string{"a": "8"})
+			s.reserve("r", "mine", 4, c.once, "a")
+			s.Look(t)
+			members := s.pods(2, 4, "mine")
+			for _, pod := range members {
+				if c.named {
+					pod.Annotations = map[string]string{v1alpha1.ReservationAnnotation: "r"}
+				}
+			}
+			gang := hold.Holder{Profile: s.Framework.ProfileName(), Group: "default/run"}
+			one := hold.Hold{For: members[0].UID, Node: "a", Holder: gang, Request: ledger.DemandOf(&framework.PodInfo{Pod: members[0]}).Request}
+			s.holds.Nominate(one)
+			s.holds.FollowPlan(gang, []types.UID{members[0].UID}, []hold.Hold{one})
+			state, _ := s.fits(members[0], func(state fwk.CycleState) { ledger.Grant(state, gang) })
+			placed, ok := s.place(state, members[0], "a")
+			if !ok {
+				t.Fatal("the first cannot be placed")
+			}
+			s.holds.PodAssumed(placed.UID, "a")
+			if !s.holds.Nominated(gang) {
+				t.Fatal("it is not nominated any more")
+			}
+			s.Look(t)
+			a := attempt(members[1])
+			a.Gangs[0].Placed = []gangstate.Placed{{Pod: placed, Node: "a"}}
+			plan, err := s.planner.Plan(t.Context(), a, nil)
+			if err != nil || plan.Complete != c.fits {
+				t.Errorf("a plan for the second: %v, %v, %v", plan.Nodes, plan.Why, err)
+			}
+		})
+	}
+}
+
 // TestMeant: the successor of a pod that is moved uses what is held for the move, on the target, whatever else it owns;
 // and where the successor does not fit into that, what else it owns.
 func TestMeant(t *testing.T) {

@@ -29,19 +29,19 @@ func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.Nod
 	if a, uses := pl.reservations.Allocation(pod); uses {
 		for _, p := range placements {
 			if p.Reservation == a.UID && p.Index == a.Index {
-				kept := keptBut("", nil, placements, pod, info) // what it has not taken is for others
-				kept.Has, kept.Card = p.Users[pod.UID] > 0, p.Card
+				kept := pl.keptBut(nil, "", nil, placements, pod, info) // what it has not taken is for others
+				kept.Has, kept.Card = p.Parts[pod.UID] > 0, p.Card
 				return kept
 			}
 		}
-		return keptBut("", nil, placements, pod, info)
+		return pl.keptBut(nil, "", nil, placements, pod, info)
 	}
 	c := cycleOf(state)
 	if c == nil {
-		return keptBut("", nil, placements, pod, info)
+		return pl.keptBut(nil, "", nil, placements, pod, info)
 	}
 	slot, _ := pl.chooseSlot(c, state, pod, info)
-	return keptFor(c, slot, placements, pod, info)
+	return pl.keptFor(c, slot, placements, pod, info)
 }
 
 // TakenCard returns the card of the slot that a pod of a what-if has taken; false if it has none.
@@ -68,7 +68,7 @@ func (pl *Reservation) cardFits(c *cycle, state fwk.CycleState, pod *v1.Pod, inf
 	if len(placements) == 0 {
 		return true // that is for the dealer alone
 	}
-	kept := keptFor(c, slot, placements, pod, info)
+	kept := pl.keptFor(c, slot, placements, pod, info)
 	for _, dealer := range pl.cardAllocators() {
 		if !dealer.CardRoom(state, pod, info, kept) {
 			return false
@@ -78,8 +78,8 @@ func (pl *Reservation) cardFits(c *cycle, state fwk.CycleState, pod *v1.Pod, inf
 }
 
 // keptFor returns what is kept on cards for pods other than one that uses a slot; slot is nil if it uses none.
-func keptFor(c *cycle, slot *reservationstate.Slot, placements []reservationstate.OnCard, pod *v1.Pod,
-	info fwk.NodeInfo) gpucards.Kept {
+func (pl *Reservation) keptFor(c *cycle, slot *reservationstate.Slot, placements []reservationstate.OnCard,
+	pod *v1.Pod, info fwk.NodeInfo) gpucards.Kept {
 	left := map[hold.ID]int64{}
 	for _, one := range c.slots[info.Node().Name] {
 		left[one.ID] = one.Left.Request[v1alpha1.GPUMemoryResource] // as the what-if has it
@@ -88,7 +88,7 @@ func keptFor(c *cycle, slot *reservationstate.Slot, placements []reservationstat
 	if slot != nil && slot.Left.Part(c.demand.Amount()).Request[v1alpha1.GPUMemoryResource] > 0 {
 		own = slot.ID
 	}
-	kept := keptBut(own, left, placements, pod, info)
+	kept := pl.keptBut(c, own, left, placements, pod, info)
 	for _, p := range placements {
 		if p.ID == own {
 			kept.Has, kept.Card = true, p.Card
@@ -98,12 +98,17 @@ func keptFor(c *cycle, slot *reservationstate.Slot, placements []reservationstat
 }
 
 // keptBut adds up what all placements but own keep of cards: what is left of them (as left says, if it has them), and
-// the parts of users that a what-if has removed from the node.
-func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservationstate.OnCard, pod *v1.Pod,
-	info fwk.NodeInfo) gpucards.Kept {
+// the parts of pods that are not on the node: they are nominated to it, or a what-if has removed them. c, which may be
+// nil, says which of these move.
+func (pl *Reservation) keptBut(c *cycle, own hold.ID, left map[hold.ID]int64, placements []reservationstate.OnCard,
+	pod *v1.Pod, info fwk.NodeInfo) gpucards.Kept {
 	kept := gpucards.Kept{By: map[int]int64{}}
 	there := func(user types.UID) bool {
 		return slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().UID == user })
+	}
+	moves := func(user types.UID) bool {
+		one, ok := pl.holds.HoldOf(user)
+		return user == pod.UID || c != nil && ok && c.movable(one)
 	}
 	for _, p := range placements {
 		if p.ID != own {
@@ -113,8 +118,8 @@ func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservationstate.
 			}
 			kept.By[p.Card] += rest
 		}
-		for user, memory := range p.Users {
-			if user != pod.UID && !there(user) {
+		for user, memory := range p.Parts {
+			if !moves(user) && !there(user) {
 				kept.By[p.Card] += memory
 			}
 		}

@@ -236,6 +236,9 @@ func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, 
 	if c == nil || len(c.slots[node.Node().Name]) == 0 {
 		return nil
 	}
+	if _, uses := pl.reservations.Allocation(pod); uses {
+		return nil
+	}
 	if one, ok := pl.holds.HoldOf(pod.UID); ok && one.From != "" && !c.movable(one) {
 		return nil
 	}

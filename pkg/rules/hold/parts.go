@@ -63,12 +63,14 @@ func (l *Ledger) LeftWithout(without func(Hold) bool, id ID) Taken {
 	return left
 }
 
-// Part returns what a pod has taken of a hold; nothing if it has no part of it.
-func (l *Ledger) Part(id ID, pod types.UID) Taken {
-	if e, ok := l.holds[IDOf(pod)]; ok && e.From == id {
-		return e.part
+// Parts returns what pods have taken of a hold.
+func (l *Ledger) Parts(id ID) map[types.UID]Taken {
+	parts := map[types.UID]Taken{}
+	for part := range l.parts[id] {
+		e := l.holds[part]
+		parts[e.For] = e.part
 	}
-	return Taken{}
+	return parts
 }
 
 // keepPart ends the hold of a pod that is counted on its node, except for what the pod has taken of another hold, which

@@ -35,10 +35,10 @@ type OnCard struct {
 	Reservation types.UID
 	Index       int32
 	Card        int
-	// Left is the memory, in MiB, that no pod uses of it.
+	// Left is the memory, in MiB, of which no pod has a part.
 	Left int64
-	// Users are the pods that use it, and their parts of the memory.
-	Users map[types.UID]int64
+	// Parts are those of pods that use it, or are nominated to.
+	Parts map[types.UID]int64
 }
 
 // Offers reports whether a pod with this request may use the slot, and would get anything.
