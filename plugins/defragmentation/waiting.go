@@ -15,7 +15,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/waitreason"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -102,8 +101,7 @@ func singleDemand(fw framework.Framework, pod *v1.Pod) *demand {
 		name: fmt.Sprintf("pod %q", pod.Namespace+"/"+pod.Name),
 		goal: v1alpha1.DefragmentationGoal{Pod: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace,
 			Name: pod.Name, UID: pod.UID}},
-		attempt: &gangstate.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
-			Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}}},
+		attempt:  gangstate.SinglePodAttempt(pod, gangstate.Need{}),
 		fw:       fw,
 		priority: corev1helpers.PodPriority(pod),
 	}

@@ -73,13 +73,15 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	var v gangstate.Cycle
 	pl.gangs.WithGangs(func(s *gangstate.Gangs) { v = s.BeginCycle(pod) })
-	if v.Verdict == gangstate.Lead && (!alone(v.Attempt) || len(pl.outranked(v.Attempt)) > 0) {
-		node, status := pl.lead(ctx, state, v.Attempt)
-		if !status.IsSuccess() {
-			state.Write(visitKey, &visitState{verdict: gangstate.Lead})
-			return nil, status
+	if v.Verdict == gangstate.Lead {
+		if v.Need = onlyNeed(v.Attempt); v.Need == nil || len(pl.outranked(v.Attempt)) > 0 {
+			node, status := pl.lead(ctx, state, v.Attempt)
+			if !status.IsSuccess() {
+				state.Write(visitKey, &visitState{verdict: gangstate.Lead})
+				return nil, status
+			}
+			v.Verdict, v.Node = gangstate.Follow, node
 		}
-		v.Verdict, v.Node = gangstate.Follow, node
 	}
 	visit := &visitState{verdict: v.Verdict, extra: v.Extra}
 	if v.Verdict == gangstate.Lead {
@@ -98,11 +100,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return &fwk.PreFilterResult{NodeNames: sets.New(v.Node)}, nil
 	}
 	pl.holds.Adopt(pl.gangs.Holder(hold.SinglePod(pod.UID)), []types.UID{pod.UID}) // room that was made for its gang
-	need := v.Need
-	if need == nil {
-		need = needOf(v.Attempt, pod)
-	}
-	one := byItself(pod, need)
+	one := gangstate.SinglePodAttempt(pod, *v.Need)
 	if v.Attempt != nil {
 		one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
 	}
@@ -111,37 +109,20 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	return nil, nil
 }
 
-// byItself returns the attempt to place one member of a gang whose others need no plan.
-func byItself(pod *v1.Pod, need *gangstate.Need) *gangstate.Attempt {
-	one := *need
-	one.Min, one.MinByRole, one.Pending = 1, nil, []*v1.Pod{pod}
-	return &gangstate.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{one}}
-}
-
-// alone reports whether an attempt needs no plan: one pod is all there is to place, and
-// no other member waits for it. It is scheduled as kube-scheduler schedules any pod.
-func alone(a *gangstate.Attempt) bool {
-	pending := 0
-	for _, need := range a.Gangs {
+// onlyNeed returns the only gang of an attempt that has not started, if it needs no plan: one pod is all there is to
+// place, and no other member waits for it. It is scheduled as kube-scheduler schedules any pod.
+func onlyNeed(a *gangstate.Attempt) (only *gangstate.Need) {
+	for i := range a.Gangs {
+		need := &a.Gangs[i]
 		if need.Min == 0 {
 			continue // it runs already
 		}
-		if need.Min > 1 || len(need.Placed) > 0 || len(need.Floor) > 0 {
-			return false
+		if only != nil || need.Min > 1 || len(need.Pending) != 1 || len(need.Placed) > 0 || len(need.Floor) > 0 {
+			return nil
 		}
-		pending += len(need.Pending)
+		only = need
 	}
-	return pending == 1
-}
-
-func needOf(a *gangstate.Attempt, pod *v1.Pod) *gangstate.Need {
-	key, _, _ := gangspec.KeyOf(pod)
-	for i := range a.Gangs {
-		if a.Gangs[i].Key == key {
-			return &a.Gangs[i]
-		}
-	}
-	return &gangstate.Need{}
+	return only
 }
 
 // lead plans a group and stores the plan. It returns the leader's own node.
@@ -412,10 +393,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 
 // unfit records why a pod in no gang did not fit. It costs a look at each node's status.
 func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
-	one := &gangstate.Attempt{
-		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
-		Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
-	}
+	one := gangstate.SinglePodAttempt(pod, gangstate.Need{})
 	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangspec.PreemptionDelayOf(pod)
 	pl.gangs.RecordSingleFailure(pod, turns.AttemptFailure{

@@ -117,10 +117,9 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 // singleAttempt returns the attempt to place one pod that did not fit. A pod without a gang is a gang of one, with its
 // own preemption delay.
 func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
-	a := &gangstate.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{
+	a := gangstate.SinglePodAttempt(pod, gangstate.Need{
 		Key: gangspec.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gangspec.Spec{Min: 1},
-		Min: 1, Pending: []*v1.Pod{pod},
-	}}}
+	})
 	if !pl.Gangs.IsEvictedAlone(pod) {
 		return a // its gang runs and lacks it
 	}

@@ -173,10 +173,7 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 		if !pl.gangs.InNoGang(pod) {
 			return "", nil // its gang's plan gives it a node
 		}
-		attempt = &gangstate.Attempt{
-			Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
-			Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
-		}
+		attempt = gangstate.SinglePodAttempt(pod, gangstate.Need{})
 	}
 	plan, err := pl.planner().PlanOn(ctx, attempt, nodes)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -37,6 +38,12 @@ type Attempt struct {
 	// nodes that its other members need, while there is room for all of it elsewhere. So an attempt that fails is followed
 	// by this one. The group gives back what it held only if this one is complete, or if a place that it held is lost.
 	Fresh *Attempt
+}
+
+// SinglePodAttempt returns the attempt to place one pod alone, of the gang of a need; without a key, of none.
+func SinglePodAttempt(pod *v1.Pod, need Need) *Attempt {
+	need.Min, need.MinByRole, need.Pending = 1, nil, []*v1.Pod{pod}
+	return &Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []Need{need}}
 }
 
 // EvictsIn returns how long it is until pods may be evicted for an attempt that does not fit; not positive if they may
