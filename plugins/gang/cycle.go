@@ -48,8 +48,7 @@ type visitState struct {
 	began   time.Time
 	// extra: the gang runs without this member.
 	extra bool
-	// place is where a member that is placed by itself has to be, and should be.
-	beside place
+	place place
 }
 
 // Clone shares the state: after PreFilter only PreScore writes it.
@@ -105,7 +104,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
 	}
 	planner.WriteAttempt(state, one)
-	visit.beside = pl.placeOf(pod, one)
+	visit.place = pl.placeOf(one)
 	return nil, nil
 }
 
@@ -341,7 +340,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if visit.node != "" && visit.node != info.Node().Name {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonPlan)
 	}
-	if !visit.beside.within.allows(info.Node()) {
+	if p := &visit.place; p.within != nil && !p.within.allow(info.Node(), p.fixed) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
 	}
 	return nil

@@ -13,10 +13,10 @@ func (pl *Gang) PreScore(ctx context.Context, state fwk.CycleState, _ *v1.Pod, n
 	if visit == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if err := pl.choose(ctx, &visit.beside, nodes); err != nil {
+	if err := pl.choose(ctx, &visit.place, nodes); err != nil {
 		return fwk.AsStatus(err)
 	}
-	if len(visit.beside.neighbours)+len(visit.beside.roomy) == 0 {
+	if len(visit.place.neighbours)+len(visit.place.roomy) == 0 {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
@@ -28,7 +28,7 @@ func (pl *Gang) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info f
 	if visit == nil {
 		return 0, nil
 	}
-	return visit.beside.score(info.Node()), nil
+	return visit.place.score(info.Node()), nil
 }
 
 // ScoreExtensions returns none: the scores are in range as they are.

@@ -20,22 +20,29 @@ func Levels(layout *gangspec.Layout) []placement.Level {
 	return levels
 }
 
-// setRanks records where the placed members of a gang are, and ranks all members: by their own numbers, or, if they
-// carry none, so that the placed ones form whole slices and the others fill the gaps.
-func (w *planState) setRanks(problem *placement.Problem, i int, need *gangstate.Need) {
-	g := &problem.Gangs[i]
+// PlacedMembers returns where the placed members of a gang are, those whose nodes index knows. It ranks them by their
+// own numbers, or, if they carry none, so that they form whole slices.
+func PlacedMembers(need *gangstate.Need, levels []placement.Level, index func(node string) (int, bool),
+	label func(node int, key string) (string, bool)) (on []placement.PlacedMember) {
 	for _, placed := range need.Placed {
-		if node, ok := w.tx.Index(placed.Node); ok {
-			g.On = append(g.On, placement.PlacedMember{Node: node, Rank: need.Ranks[placed.Pod.UID]})
+		if node, ok := index(placed.Node); ok {
+			on = append(on, placement.PlacedMember{Node: node, Rank: need.Ranks[placed.Pod.UID]})
 		}
 	}
-	var gaps []int
 	if !need.Ranked {
-		g.Unnumbered = true
-		placement.Number(g.On, g.Levels, w.Label)
-		if len(g.On) > 0 && len(g.Levels) > 0 {
-			gaps = placement.Numbers(g.On, g.Levels, len(g.Members))
-		}
+		placement.Number(on, levels, label)
+	}
+	return on
+}
+
+// setRanks records where the placed members of a gang are, and ranks the others: by their own numbers, or, if they carry
+// none, so that they fill the gaps.
+func (w *planState) setRanks(problem *placement.Problem, i int, need *gangstate.Need) {
+	g := &problem.Gangs[i]
+	g.On, g.Unnumbered = PlacedMembers(need, g.Levels, w.tx.Index, w.Label), !need.Ranked
+	var gaps []int
+	if g.Unnumbered && len(g.On) > 0 && len(g.Levels) > 0 {
+		gaps = placement.Numbers(g.On, g.Levels, len(g.Members))
 	}
 	for position, member := range g.Members {
 		rank, ok := need.Ranks[w.pods[member].UID]

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
@@ -187,10 +186,16 @@ func (s *solver) fixedDomain(p part, key string) (value string, ok bool) {
 	return "", false
 }
 
+// RequiredDomain returns the domain of its required topology in which a gang must be, since it has placed members there,
+// or another gang that shares the domain has.
+func RequiredDomain(w World, p Problem, gang int) (value string, ok bool) {
+	return newSolver(w, p).fixedDomain(part{gang}, p.Gangs[gang].Required)
+}
+
 // valueOn returns the domain with placed members of the gang. If they are in several, which violates a required
 // topology, it is that of the first of them.
 func (s *solver) valueOn(g Gang, key string) (string, bool) {
-	home, known := Homes(g.On, math.MaxInt, s.label(key))[0]
+	home, known := Level{key, WholeGang}.Homes(g.On, s.world.Label)[0]
 	if !known {
 		return "", false
 	}

@@ -14,12 +14,13 @@ type gap struct {
 	lacks int
 }
 
-// gapsOf lists the gaps in slices beside members with these numbers: the finest first, and of these the fullest. It
-// also returns all their numbers, with those taken.
-func gapsOf(taken []int, levels []Level) (gaps []*gap, known map[int]bool) {
+// gapsOf lists the gaps in slices beside placed members: the finest first, and of these the fullest. It also returns all
+// their numbers, with those taken.
+func gapsOf(on []PlacedMember, levels []Level) (gaps []*gap, known map[int]bool) {
+	taken := make([]int, len(on))
 	known = map[int]bool{}
-	for _, rank := range taken {
-		known[rank] = true
+	for i, placed := range on {
+		taken[i], known[placed.Rank] = placed.Rank, true
 	}
 	inside := 1
 	for _, level := range slices.Backward(levels) {

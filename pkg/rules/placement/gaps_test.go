@@ -246,7 +246,7 @@ func TestNumbersOfNewcomers(t *testing.T) {
 			for _, rank := range c.taken {
 				on = append(on, PlacedMember{Rank: rank})
 			}
-			if got := Gaps(c.taken, c.levels); !slices.Equal(got, c.gaps) {
+			if got := Gaps(on, c.levels); !slices.Equal(got, c.gaps) {
 				t.Errorf("gaps %v, want %v", got, c.gaps)
 			}
 			if got := Numbers(on, c.levels, c.n); !slices.Equal(got, c.want) {

@@ -307,7 +307,7 @@ func TestNumber(t *testing.T) {
 func TestHomes(t *testing.T) {
 	c := uniform(4, 4, 4).in(rack, "a", "b", "")
 	on := []PlacedMember{{Node: 1, Rank: 0}, {Node: 0, Rank: 1}, {Node: 2, Rank: 4}, {Node: 0, Rank: 5}, {Node: 2, Rank: 8}}
-	got := Homes(on, 4, func(node int) (string, bool) { return c.Label(node, rack) })
+	got := Level{rack, 4}.Homes(on, c.Label)
 	if diff := cmp.Diff(map[int]int{0: 1, 1: 0}, got); diff != "" {
 		t.Errorf("homes (-want +got):\n%s", diff)
 	}

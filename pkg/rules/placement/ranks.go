@@ -96,14 +96,14 @@ func Number(on []PlacedMember, levels []Level, label func(node int, key string) 
 
 // Gaps returns free numbers for a newcomer: in each incomplete slice, the finest slices first, and of these the
 // fullest. In a slice with inner slices it begins one of these. If no slice is incomplete, it returns the first free
-// number. taken are the numbers of the placed members, see Number, in order.
-func Gaps(taken []int, levels []Level) (ranks []int) {
-	gaps, _ := gapsOf(taken, levels)
+// number. The placed members have their numbers from Number.
+func Gaps(on []PlacedMember, levels []Level) (ranks []int) {
+	gaps, _ := gapsOf(on, levels)
 	for _, g := range gaps {
 		ranks = append(ranks, g.units[0][0])
 	}
 	if len(ranks) == 0 {
-		return []int{Free(taken, 0)}
+		return []int{Free(on, 0)}
 	}
 	return ranks
 }
@@ -111,11 +111,7 @@ func Gaps(taken []int, levels []Level) (ranks []int) {
 // Numbers returns numbers for newcomers beside placed members: those of the best gaps, see Gaps, and then the first
 // free ones.
 func Numbers(on []PlacedMember, levels []Level, newcomers int) (numbers []int) {
-	taken := make([]int, len(on))
-	for i, standing := range on {
-		taken[i] = standing.Rank
-	}
-	gaps, known := gapsOf(taken, levels)
+	gaps, known := gapsOf(on, levels)
 	for _, g := range gaps {
 		for _, unit := range g.units {
 			numbers = append(numbers, unit...)
@@ -129,9 +125,10 @@ func Numbers(on []PlacedMember, levels []Level, newcomers int) (numbers []int) {
 	return numbers[:newcomers]
 }
 
-// Free returns the first number, from one on, that is not taken.
-func Free(taken []int, from int) int {
-	for i, _ := slices.BinarySearch(taken, from); i < len(taken) && taken[i] == from; i++ {
+// Free returns the first number, from one on, that no placed member has from Number.
+func Free(on []PlacedMember, from int) int {
+	i, _ := slices.BinarySearchFunc(on, from, func(placed PlacedMember, rank int) int { return cmp.Compare(placed.Rank, rank) })
+	for ; i < len(on) && on[i].Rank == from; i++ {
 		from++
 	}
 	return from

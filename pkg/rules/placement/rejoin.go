@@ -62,17 +62,16 @@ func (l *layout) rejoinIn(ctx context.Context, home *branch, depth int, units []
 	return nil
 }
 
-// Homes returns the slices of a size that have members in a domain, each with the node of the first of these: its
-// domain is that of the slice, also if others are apart from it. label returns the domain of a node; false if it is in
-// none.
-func Homes(on []PlacedMember, size int, label func(node int) (string, bool)) map[int]int {
+// Homes returns the slices of the level that have members in a domain, each with the node of the first of these: its
+// domain is that of the slice, also if others are apart from it.
+func (l Level) Homes(on []PlacedMember, label func(node int, key string) (string, bool)) map[int]int {
 	homes := map[int]int{}
 	for _, standing := range on {
-		slice := standing.Rank / size
+		slice := standing.Rank / l.Slice
 		if _, known := homes[slice]; known {
 			continue
 		}
-		if _, inside := label(standing.Node); inside {
+		if _, inside := label(standing.Node, l.Key); inside {
 			homes[slice] = standing.Node
 		}
 	}
@@ -82,8 +81,8 @@ func Homes(on []PlacedMember, size int, label func(node int) (string, bool)) map
 // homes returns the domains of the level at depth of its slices that have placed members; nil for one that the tree
 // does not have, or that is in no domain of a coarser level with slices.
 func (l *layout) homes(depth int) map[int]*branch {
-	level, homes := l.tree.levels[depth], map[int]*branch{}
-	for slice, node := range Homes(l.gang.On, level.Slice, l.label(level.Key)) {
+	homes := map[int]*branch{}
+	for slice, node := range l.tree.levels[depth].Homes(l.gang.On, l.world.Label) {
 		homes[slice] = l.tree.slicedDomain(node, depth)
 	}
 	return homes

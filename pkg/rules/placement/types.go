@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"math"
 	"slices"
 )
 
@@ -59,6 +60,9 @@ type Level struct {
 	Slice int
 }
 
+// WholeGang is the Slice of a required topology.
+const WholeGang = math.MaxInt
+
 func (l Level) sliced() bool { return l.Slice > 0 }
 
 // Sliced returns those of some levels that have slices: the hard constraints of a layout.
@@ -99,6 +103,15 @@ type Gang struct {
 	// Unnumbered: its members carry no numbers. Placed ones have numbers that form whole slices, see Number; the others
 	// may have any.
 	Unnumbered bool
+}
+
+// FixedLevels returns the required topology and the levels with slices: those that have each slice in one domain.
+func (g *Gang) FixedLevels() []Level {
+	levels := Sliced(g.Levels)
+	if g.Required != "" {
+		levels = slices.Insert(levels, 0, Level{g.Required, WholeGang})
+	}
+	return levels
 }
 
 // Problem is a group of gangs.
