@@ -42,7 +42,11 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 	}
 	required, wished := d.topology()
 	if required != "" {
-		return d.currentDomain(byLabel(room, required), infos), nil
+		list := byLabel(room, required)
+		if value, fixed := room.RequiredDomain(required); fixed {
+			list = slices.DeleteFunc(list, func(one domain) bool { return one.name != domainName(required, value) })
+		}
+		return list, nil
 	}
 	var list []domain
 	for _, key := range slices.Backward(wished) {
@@ -70,29 +74,6 @@ func (d *demand) topology() (required string, wished []string) {
 	return required, wished
 }
 
-// currentDomain reduces the domains of the required topology to the one that contains members of the gang already, if
-// any. Other gangs of its group do not matter.
-func (d *demand) currentDomain(domains []domain, infos []fwk.NodeInfo) []domain {
-	taken := map[string]bool{}
-	for _, need := range d.attempt.Gangs {
-		if need.Min == 0 {
-			continue // the domains are not its own
-		}
-		for _, placed := range need.Placed {
-			taken[placed.Node] = true
-		}
-	}
-	if len(taken) == 0 {
-		return domains
-	}
-	for _, one := range domains {
-		if slices.ContainsFunc(one.nodes, func(node int) bool { return taken[infos[node].Node().Name] }) {
-			return []domain{one}
-		}
-	}
-	return domains
-}
-
 // byLabel returns the domains of a label, sorted by how many members have no place there now, then by the number of
 // their nodes, then by name.
 func byLabel(room *planner.Simulation, key string) (list []domain) {
@@ -101,7 +82,7 @@ func byLabel(room *planner.Simulation, key string) (list []domain) {
 		value, ok := room.Node(node).Node().Labels[key]
 		return value, ok
 	}) {
-		name := topology.ShortKey(key) + " " + d.Value
+		name := domainName(key, d.Value)
 		list = append(list, domain{name: name, nodes: d.Nodes, counts: true})
 		short[name] = room.Short(d.Nodes)
 	}
@@ -111,6 +92,8 @@ func byLabel(room *planner.Simulation, key string) (list []domain) {
 	})
 	return list
 }
+
+func domainName(key, value string) string { return topology.ShortKey(key) + " " + value }
 
 // wholeCluster returns growing parts of the cluster, starting with the nodes with the least important pods. It sorts
 // nodes, which are all.

@@ -82,7 +82,7 @@ func TestSearch(t *testing.T) {
 		}
 		return pods
 	}
-	running := members("p", 1, 2, 100, 1, "n1")
+	running, apart := members("p", 1, 2, 100, 1, "n1"), members("p", 2, 3, 100, 1, "n1", "n0")
 	for sentence, c := range map[string]struct {
 		pods      []*v1.Pod
 		preemptor []*v1.Pod
@@ -123,6 +123,10 @@ func TestSearch(t *testing.T) {
 		"members that run name the domain": {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 3, 1, 10, 1, "n1"), running),
 			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gangspec.Spec{RequiredTopology: rack}, want: "b-2",
+		},
+		"of members that run in two domains the first names it": {
+			pods:      slices.Concat(members("a", 3, 1, 10, 1, "n0"), members("b", 3, 1, 10, 1, "n1"), apart),
+			preemptor: slices.Concat(apart, members("p", 3, 3, 100, 1)[2:]), spec: gangspec.Spec{RequiredTopology: rack}, want: "b-2",
 		},
 		"a domain is preferred where anywhere would cost as much": {
 			pods:      slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 10, 1, "n1")),

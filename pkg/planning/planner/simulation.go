@@ -218,6 +218,17 @@ func (r *Simulation) minResourcesShort(nodes []int, freed func(node int) (resour
 	return short
 }
 
+// RequiredDomain returns the domain of a required topology in which the members must be, since others of their gangs are
+// there.
+func (r *Simulation) RequiredDomain(key string) (value string, ok bool) {
+	for i, g := range r.problem.Gangs {
+		if g.Min > 0 && g.Required == key {
+			return placement.RequiredDomain(r.w, r.problem, i)
+		}
+	}
+	return "", false
+}
+
 // ConfineMinResources makes gangs' minResources count only in the nodes to place on.
 func (r *Simulation) ConfineMinResources() { r.confined = true }
 
