@@ -106,11 +106,7 @@ func (b *Book) late(now time.Time) (longest *job) {
 				continue
 			}
 			consider := func(j *job) {
-				failed := j.failed
-				if !failed.IsZero() {
-					failed = times.Later(failed, l.free)
-				}
-				if !b.shutElsewhere(j) && turns.Overdue(times.Later(j.since, l.free), failed, now) &&
+				if !b.shutElsewhere(j) && !now.Before(turns.OverdueAt(times.Later(since(j), l.free), !j.failed.IsZero())) &&
 					(longest == nil || cmp.Or(since(j).Compare(since(longest)), b.compare(j, longest)) < 0) {
 					longest = j
 				}

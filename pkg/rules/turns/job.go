@@ -71,21 +71,19 @@ const (
 type job struct {
 	Job
 	phase phase
-	// came is when it was first offered.
-	came time.Time
 	// fresh: it was not tried since it came.
 	fresh bool
 	// called: its pod has come to the gate of the scheduling queue again, so something may help it.
 	called bool
-	// ahead: it was let in ahead of the first in order. gaveBack: it has given back its turn since it was tried.
-	ahead, gaveBack bool
+	// gaveBack: it has given back its turn since it was tried.
+	gaveBack bool
 	// begun: an attempt is under way.
 	begun bool
 	last  attempt
 	// announced: the policy was told that it is a candidate.
 	announced bool
-	// index is its place in its heap of candidates in no queue; -1 outside it.
-	index int
+	// inOrder is its place among the candidates of its kind in no queue, and inTime that among all candidates.
+	inOrder, inTime int
 }
 
 // attempt is what is known of the last attempt of a job.
@@ -93,7 +91,7 @@ type attempt struct {
 	// seen is what the attempt knew of, and changes the count of those of the job itself.
 	seen    changeCounts
 	changes int
-	// at is when it ended, or was found to be of no use.
+	// at is when it ended, or was found to be of no use; before the first, when the job came.
 	at time.Time
 	// hopeless and coupled say what can help.
 	hopeless, coupled bool
@@ -123,22 +121,6 @@ func (j *job) holder() hold.Holder {
 	return j.last.holder
 }
 
-// waitsSince returns when the job was looked at last, or came.
-func (j *job) waitsSince() time.Time {
-	if j.fresh {
-		return j.came
-	}
-	return j.last.at
-}
-
-// overdue reports whether the job was not looked at for too long.
-func (j *job) overdue(now time.Time) bool {
-	if j.fresh {
-		return Overdue(j.came, time.Time{}, now)
-	}
-	return Overdue(j.came, j.last.at, now)
-}
-
 // failedAttempt is an attempt that failed. Until the next change it shows that jobs which ask for no less would fail.
 type failedAttempt struct {
 	job   string
@@ -157,10 +139,20 @@ type failedAttempt struct {
 
 func (m *failedAttempt) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
 
-// byRank returns a heap of candidates, by rank.
-func byRank() heaps.Heap[*job] {
+// overdueAt returns when the job, if it is a candidate then, was not looked at for too long.
+func (j *job) overdueAt() time.Time { return OverdueAt(j.last.at, !j.fresh) }
+
+// inOrder returns a heap of candidates, by rank.
+func inOrder() heaps.Heap[*job] {
+	return heaps.Heap[*job]{Compare: compareRanks, Index: func(j *job) *int { return &j.inOrder }}
+}
+
+// inTime returns a heap of candidates, by when they are overdue.
+func inTime() heaps.Heap[*job] {
 	return heaps.Heap[*job]{
-		Compare: func(a, b *job) int { return cmp.Or(a.Rank.Compare(b.Rank), cmp.Compare(a.Name, b.Name)) },
-		Index:   func(j *job) *int { return &j.index },
+		Compare: func(a, b *job) int { return cmp.Or(a.overdueAt().Compare(b.overdueAt()), compareRanks(a, b)) },
+		Index:   func(j *job) *int { return &j.inTime },
 	}
 }
+
+func compareRanks(a, b *job) int { return cmp.Or(a.Rank.Compare(b.Rank), cmp.Compare(a.Name, b.Name)) }

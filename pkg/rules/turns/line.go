@@ -25,15 +25,12 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
-	// maxFailedTurns is how many more turns in a row a job may have in vain, with short pauses, until the next in order
-	// has one.
+	// maxFailedTurns is how many more turns in a row a job may have in vain until the next in order has one.
 	maxFailedTurns = 10
-	// shortPause is the longest pause that counts as short: hardly anybody has a turn in it.
-	shortPause = 20 * time.Millisecond
 	// maxHeadOfLineWait is how long the others wait, in a row, for the first in order while its attempts place nothing.
 	// It is many times what an attempt takes, also where other programs keep all cores busy.
 	maxHeadOfLineWait = 500 * time.Millisecond
-	// lookAgain is how often candidates that were not looked at for too long are searched for.
+	// lookAgain is how often a job is searched for that may go ahead of one which pauses.
 	lookAgain = 100 * time.Millisecond
 )
 
@@ -57,17 +54,17 @@ const (
 	AllJobs Selection = iota
 	// PolicyJobs are the jobs that it has.
 	PolicyJobs
-	// OverdueJobs are those of them that were not looked at for too long, see [Overdue], the longest first.
+	// OverdueJobs are those of them that are overdue, see [OverdueAt], the longest first.
 	OverdueJobs
 )
 
-// Overdue reports whether a job was not looked at for too long: since the end of its last attempt, or if it had none,
-// since it came.
-func Overdue(came, last, now time.Time) bool {
-	if last.IsZero() {
-		return now.Sub(came) >= newcomerPatience
+// OverdueAt returns when a job was not looked at for too long: since the end of its last attempt, or if it was never
+// tried, since it came.
+func OverdueAt(since time.Time, tried bool) time.Time {
+	if tried {
+		return since.Add(retryAnyway)
 	}
-	return now.Sub(last) >= retryAnyway
+	return since.Add(newcomerPatience)
 }
 
 // PreemptionState is what happens to a job that is decided elsewhere.
@@ -87,15 +84,11 @@ type Line struct {
 	// node may help.
 	resting map[*job]bool
 	coupled int
-	// candidates are all of them, gangs and singles those in no queue. entered are jobs of queues that have become
-	// candidates, and of which the policy has yet to be told.
-	candidates map[*job]bool
-	gangs      heaps.Heap[*job]
-	singles    heaps.Heap[*job]
-	entered    []*job
-	// late are candidates that were not looked at for too long, longest first, as of lateAt.
-	late   []*job
-	lateAt time.Time
+	// candidates are all of them, by when they are overdue. entered are jobs of queues that have become candidates, and of
+	// which the policy has yet to be told.
+	candidates     heaps.Heap[*job]
+	gangs, singles kind
+	entered        []*job
 	// view is what happened so far; cycle is what the running scheduling cycle knows of.
 	view, cycle changeCounts
 	// failed are the attempts that failed since the last change, by the key of their shape. restedCovered: all candidates
@@ -103,10 +96,7 @@ type Line struct {
 	failed        map[uint64][]*failedAttempt
 	restedCovered bool
 	turn          turn
-	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single
-	// pods.
-	notBefore, singlesNotBefore time.Time
-	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row, with short pauses.
+	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row.
 	inVain      string
 	turnsInVain int
 	// keptSince is since when the others wait for the first in order; zero if they do not, and while they may go ahead of
@@ -117,15 +107,23 @@ type Line struct {
 	wakeAt time.Time
 }
 
+// kind is gangs or single pods.
+type kind struct {
+	// candidates are those in no queue, in order.
+	candidates heaps.Heap[*job]
+	// notBefore ends the pause after attempts that placed nothing.
+	notBefore time.Time
+}
+
 // turn is the job that was let in last, until its attempt is over.
 type turn struct {
 	of *job
 	// since is when it was let in, or when its attempt began.
 	since time.Time
 	begun bool
-	// failed: the attempt before it placed nothing. late: it was let in since it was not looked at for too long.
-	// byPolicy: the policy had to admit it.
-	failed, late, byPolicy bool
+	// failed: its attempt placed nothing. ahead: it was let in ahead of the first in order. byPolicy: the policy had to
+	// admit it.
+	failed, ahead, byPolicy bool
 	// changes is the count of changes when it was let in.
 	changes uint64
 }
@@ -133,14 +131,15 @@ type turn struct {
 // New returns an empty line.
 func New(policy Policy, elsewhere PreemptionState) *Line {
 	return &Line{policy: policy, elsewhere: elsewhere, jobs: map[string]*job{}, resting: map[*job]bool{},
-		candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
+		candidates: inTime(), gangs: kind{candidates: inOrder()}, singles: kind{candidates: inOrder()},
+		failed: map[uint64][]*failedAttempt{}}
 }
 
 // Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
 func (l *Line) Offer(offered Job, now time.Time) {
 	j := l.jobs[offered.Name]
 	if j == nil {
-		j = &job{Job: offered, phase: in, came: now, fresh: !offered.Tried, index: -1,
+		j = &job{Job: offered, phase: in, fresh: !offered.Tried,
 			last: attempt{at: now, changes: offered.Changes - 1, seen: l.view}}
 		l.jobs[offered.Name] = j
 	}
@@ -274,7 +273,6 @@ func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 	if !j.begun {
 		l.begin(j) // it was placed without its turn, as far as it got
 	}
-	first := j.fresh
 	l.take(j)
 	a := &j.last
 	// A hopeless job is not helped by any pod that comes to a node.
@@ -293,31 +291,15 @@ func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 	if l.turn.failed = !o.Some; o.Some {
 		l.keptSince = time.Time{}
 	}
-	if o.Some || l.inVain != name || pauseAfter(o.Cost) > shortPause {
+	if o.Some || l.inVain != name {
 		l.inVain, l.turnsInVain = name, 0
 	} else {
 		l.turnsInVain++
 	}
-	switch {
-	case j.Single:
-		l.singlesNotBefore = times.Later(l.singlesNotBefore, now.Add(pauseAfter(o.Cost)))
-	case !o.Some:
-		l.pause(o.Cost, first, now)
+	if kind := l.kindOf(j); !o.Some {
+		kind.notBefore = times.Later(kind.notBefore, now.Add(min(o.Cost*(retryShare-1), retryAnyway)))
 	}
 	l.rest(j)
-}
-
-// pauseAfter returns how long no job of its kind is tried again after an attempt that placed nothing.
-func pauseAfter(cost time.Duration) time.Duration { return min(cost*(retryShare-1), retryAnyway) }
-
-// pause keeps attempts that fail within their share of the thread. The pauses of newcomers do not add up: each is
-// tried once, and the others need not wait for all that came.
-func (l *Line) pause(cost time.Duration, first bool, now time.Time) {
-	from := now
-	if !first {
-		from = times.Later(now, l.notBefore)
-	}
-	l.notBefore = times.Earlier(times.Later(l.notBefore, from.Add(pauseAfter(cost))), now.Add(retryAnyway))
 }
 
 // PassOver ends the turn of a job that was let in, and does not come: something else keeps it back. It stays let in.
@@ -354,10 +336,10 @@ func (l *Line) take(j *job) {
 		}
 		delete(l.resting, j)
 	case candidate:
-		delete(l.candidates, j)
+		heap.Remove(&l.candidates, j.inTime)
 		switch {
 		case j.Queue == "":
-			heap.Remove(l.heapOf(j), j.index)
+			heap.Remove(&l.kindOf(j).candidates, j.inOrder)
 		case j.announced:
 			j.announced = false
 			l.policy.RemoveCandidate(j.Name)
@@ -381,8 +363,8 @@ func (l *Line) rest(j *job) {
 	}
 }
 
-// heapOf returns the heap for a candidate in no queue.
-func (l *Line) heapOf(j *job) *heaps.Heap[*job] {
+// kindOf returns the kind of a job.
+func (l *Line) kindOf(j *job) *kind {
 	if j.Single {
 		return &l.singles
 	}
@@ -392,9 +374,9 @@ func (l *Line) heapOf(j *job) *heaps.Heap[*job] {
 // enter makes a job a candidate.
 func (l *Line) enter(j *job) {
 	j.phase, j.called = candidate, false
-	l.candidates[j] = true
+	heap.Push(&l.candidates, j)
 	if j.Queue == "" {
-		heap.Push(l.heapOf(j), j)
+		heap.Push(&l.kindOf(j).candidates, j)
 	} else {
 		l.entered = append(l.entered, j)
 	}

@@ -1,7 +1,6 @@
 package turns
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -21,19 +20,18 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	}
 	l.update(now)
 	first := l.first(queues)
-	j, late, until := l.choose(now, first, queues)
+	j, until := l.choose(now, first, queues)
 	if j == nil {
-		if len(l.candidates) == 0 {
+		if l.candidates.Len() == 0 {
 			l.keptSince, l.turnsInVain = time.Time{}, 0 // all were looked at
 		}
 		return Job{}, false, false, times.Earlier(until, l.wakeAt)
 	}
 	if byPolicy = j.phase == in; !byPolicy {
-		j.ahead = j != first
 		l.take(j)
 		j.phase, j.called = in, false
 	}
-	l.turn = turn{of: j, since: now, late: late, byPolicy: byPolicy, changes: l.view.changes}
+	l.turn = turn{of: j, since: now, ahead: j != first, byPolicy: byPolicy, changes: l.view.changes}
 	return j.Job, byPolicy, true, now.Add(showUp)
 }
 
@@ -45,7 +43,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	given := l.turn
 	j := given.of
-	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == l.view.changes || j.ahead &&
+	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == l.view.changes || given.ahead &&
 		j.gaveBack {
 		return true
 	}
@@ -78,7 +76,7 @@ func (l *Line) restCovered(now time.Time) {
 		return
 	}
 	l.restedCovered = true
-	for j := range l.candidates {
+	for _, j := range slices.Clone(l.candidates.Items) {
 		if m := l.coveredBy(j, now); m != nil && !l.elsewhere.Promised(j.holder()) {
 			l.take(j)
 			j.last.seen, j.last.at, j.last.coveredBy, j.fresh = l.view, now, m, false
@@ -180,85 +178,53 @@ func (l *Line) coveredBy(j *job, now time.Time) *failedAttempt {
 	return nil
 }
 
-// choose returns the job whose turn it is, and whether that is because it was not looked at for too long; nil for
-// none, and until when that is so by time alone. first is the first in order.
-func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late bool, until time.Time) {
+// choose returns the job whose turn it is; nil for none, and until when that is so by time alone. first is the first in
+// order.
+func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, until time.Time) {
 	if first == nil {
-		return nil, false, time.Time{}
+		return nil, time.Time{}
 	}
-	end := first.pauseEnds(l)
-	if first.pauses(l, now) {
+	end := l.kindOf(first).notBefore
+	if !first.fresh && first.pauses(l, now) {
 		if !queues { // the first of all may be another
-			return nil, false, end
+			return nil, end
 		}
 		if l.keptSince.IsZero() {
 			l.keptSince = now
 		}
 		if until := l.keptSince.Add(maxHeadOfLineWait); !now.Before(l.keptSince) && now.Before(until) {
-			return nil, false, times.Earlier(end, until)
+			return nil, times.Earlier(end, until)
 		}
-		if other := l.jobDuringPause(now, first); other != nil {
-			l.keptSince = end
-			return other, false, time.Time{}
+		if next = l.second(now, first, queues); next == nil {
+			return nil, times.Earlier(end, now.Add(lookAgain))
 		}
-		return nil, false, times.Earlier(end, now.Add(lookAgain))
+		l.keptSince = end
+		return next, time.Time{}
 	}
 	if now.Sub(end) > maxHeadOfLineWait { // nobody has had to wait of late
 		l.keptSince = time.Time{}
 	}
-	if l.inVain == first.Name && l.turnsInVain >= maxFailedTurns {
+	switch {
+	case l.inVain == first.Name && l.turnsInVain >= maxFailedTurns:
 		l.turnsInVain = 0
-		if other := l.second(now, first, queues); other != nil {
-			return other, false, time.Time{}
-		}
+		next = l.second(now, first, queues)
+	case l.turn.failed && !l.turn.ahead:
+		next = l.longestOverdue(now, first, queues)
 	}
-	if l.turn.failed && !l.turn.late {
-		if other := l.longestOverdue(now, first, queues); other != nil {
-			return other, true, time.Time{}
-		}
+	if next == nil {
+		next = first
 	}
-	return first, false, time.Time{}
+	return next, time.Time{}
 }
 
-// pauses reports whether a job has to wait for the end of a pause.
+// pauses reports whether a job waits for the end of a pause, unless it was never tried and is first in order.
 func (j *job) pauses(l *Line, now time.Time) bool {
-	return j.phase == candidate && !j.fresh && now.Before(j.pauseEnds(l))
-}
-
-// pauseEnds returns when the last pause of jobs of its kind ends.
-func (j *job) pauseEnds(l *Line) time.Time {
-	if j.Single {
-		return l.singlesNotBefore
-	}
-	return l.notBefore
-}
-
-// jobDuringPause returns the job that has its turn while the first in order waits for the end of a pause: the first of
-// those that the policy has and of single pods, or the one that came first of those that were never tried, if the
-// first in order was looked at since; nil for none.
-func (l *Line) jobDuringPause(now time.Time, first *job) (next *job) {
-	if has, ok := l.policy.First(PolicyJobs); ok {
-		next = l.had(has)
-	}
-	if singles := l.singles.Items; len(singles) > 0 && !singles[0].pauses(l, now) &&
-		(next == nil || singles[0].Rank.Compare(next.Rank) < 0) {
-		next = singles[0]
-	}
-	if next != nil {
-		return next
-	}
-	l.lookForLate(now)
-	for _, j := range l.late {
-		if j.isLate(l, now) && j.fresh && !first.last.at.Before(j.came) {
-			return j
-		}
-	}
-	return nil
+	return j.phase == candidate && now.Before(l.kindOf(j).notBefore)
 }
 
 // first returns the first job in order that no limit keeps back; nil for none.
 func (l *Line) first(queues bool) (first *job) {
-	for _, candidates := range [][]*job{l.gangs.Items, l.singles.Items} {
+	for _, candidates := range [][]*job{l.gangs.candidates.Items, l.singles.candidates.Items} {
 		if len(candidates) > 0 && (first == nil || candidates[0].Rank.Compare(first.Rank) < 0) {
 			first = candidates[0]
 		}
@@ -274,12 +240,13 @@ func (l *Line) first(queues bool) (first *job) {
 	return first
 }
 
-// second returns the first job in order after the first one that no limit or pause keeps back; nil for none.
+// second returns the job that has a turn in place of the first in order: the next in order that no limit or pause keeps
+// back, else the one that is overdue the longest; nil for none.
 func (l *Line) second(now time.Time, first *job, queues bool) (second *job) {
 	better := func(j *job) bool {
 		return j != first && !j.pauses(l, now) && (second == nil || j.Rank.Compare(second.Rank) < 0)
 	}
-	for _, candidates := range [][]*job{l.gangs.Items, l.singles.Items} {
+	for _, candidates := range [][]*job{l.gangs.candidates.Items, l.singles.candidates.Items} {
 		for _, j := range candidates[:min(3, len(candidates))] { // the second of a heap is one of these
 			if better(j) {
 				second = j
@@ -293,6 +260,9 @@ func (l *Line) second(now time.Time, first *job, queues bool) (second *job) {
 			}
 		}
 	}
+	if second == nil {
+		return l.longestOverdue(now, first, queues)
+	}
 	return second
 }
 
@@ -304,15 +274,20 @@ func (l *Line) had(has Job) *job {
 	return &job{Job: has, phase: in}
 }
 
-// longestOverdue returns the job that was not looked at for the longest time, if that is too long; nil for none. One
-// that was never tried has to wait until the first in order was looked at since it came.
+// longestOverdue returns the job that is overdue the longest; nil for none. One that was never tried need not wait for
+// a pause, but until the first in order was looked at since it came.
 func (l *Line) longestOverdue(now time.Time, first *job, queues bool) *job {
-	l.lookForLate(now)
-	for _, j := range l.late {
-		if j.isLate(l, now) && j != first && (j.Queue == "" || queues) && !j.pauses(l, now) &&
-			(!j.fresh || first.phase != candidate || !first.last.at.Before(j.came)) {
-			return j
+	longest := l.candidates.First(func(j *job) bool {
+		if j == first || j.Queue != "" && !queues {
+			return false
 		}
+		if j.fresh {
+			return first.phase != candidate || !first.last.at.Before(j.last.at)
+		}
+		return !j.pauses(l, now)
+	})
+	if longest != nil && !now.Before(longest.overdueAt()) {
+		return longest
 	}
 	if queues {
 		if has, ok := l.policy.First(OverdueJobs); ok && has.Name != first.Name {
@@ -320,28 +295,6 @@ func (l *Line) longestOverdue(now time.Time, first *job, queues bool) *job {
 		}
 	}
 	return nil
-}
-
-// lookForLate searches for candidates that were not looked at for too long, longest first, if that was not done a
-// moment ago.
-func (l *Line) lookForLate(now time.Time) {
-	if now.Sub(l.lateAt) < lookAgain {
-		return
-	}
-	l.late, l.lateAt = l.late[:0], now
-	for j := range l.candidates {
-		if j.overdue(now) {
-			l.late = append(l.late, j)
-		}
-	}
-	slices.SortFunc(l.late, func(a, b *job) int {
-		return cmp.Or(a.waitsSince().Compare(b.waitsSince()), a.Rank.Compare(b.Rank), cmp.Compare(a.Name, b.Name))
-	})
-}
-
-// isLate reports whether a job that was late a moment ago still is.
-func (j *job) isLate(l *Line, now time.Time) bool {
-	return j.phase == candidate && j.overdue(now) && l.jobs[j.Name] == j
 }
 
 // awaitedFailures bounds how many rounds in a row may fail until the next attempt is not awaited any more: a job that
@@ -369,7 +322,7 @@ func (l *Line) Awaits(name string, now time.Time) (awaits bool, until time.Time)
 		return false, time.Time{} // something keeps it waiting
 	case comes(now):
 		if !j.fresh {
-			until = j.pauseEnds(l)
+			until = l.kindOf(j).notBefore
 		}
 		if l.turn.begun {
 			until = times.Later(until, l.busy())

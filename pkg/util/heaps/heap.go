@@ -10,6 +10,25 @@ type Heap[T any] struct {
 	Index func(T) *int
 }
 
+// First returns the first in order of the items that are wanted; the zero value for none. It costs a look at each item
+// before it, and at twice as many after these.
+func (h *Heap[T]) First(wanted func(T) bool) (first T) {
+	found := false
+	var search func(at int)
+	search = func(at int) {
+		switch {
+		case at >= len(h.Items) || found && h.Compare(first, h.Items[at]) < 0:
+		case wanted(h.Items[at]):
+			first, found = h.Items[at], true
+		default:
+			search(2*at + 1)
+			search(2*at + 2)
+		}
+	}
+	search(0)
+	return first
+}
+
 // Len, Less and Swap are the methods of sort.Interface.
 func (h *Heap[T]) Len() int           { return len(h.Items) }
 func (h *Heap[T]) Less(i, j int) bool { return h.Compare(h.Items[i], h.Items[j]) < 0 }

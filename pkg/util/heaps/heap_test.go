@@ -40,6 +40,12 @@ func TestHeap(t *testing.T) {
 			if h.Len() > 0 && h.Items[0].value != slices.MinFunc(h.Items, h.Compare).value {
 				t.Fatalf("seed %d: the first of %d items is not the least", seed, h.Len())
 			}
+			odd := func(i *item) bool { return i.value%2 != 0 }
+			sorted := slices.SortedFunc(slices.Values(h.Items), h.Compare)
+			at, first := slices.IndexFunc(sorted, odd), h.First(odd)
+			if (at < 0) != (first == nil) || first != nil && first.value != sorted[at].value {
+				t.Fatalf("seed %d: %v is not the first of the odd ones", seed, first)
+			}
 		}
 	}
 }
