@@ -53,15 +53,11 @@ func (d *Dispatcher) whole(uid string) bool {
 	return !member || at.IsComplete
 }
 
-// AddCandidates implements [turns.Policy].
-func (d *Dispatcher) AddCandidates(jobs []turns.Job) {
+// AddCandidate implements [turns.Policy].
+func (d *Dispatcher) AddCandidate(j turns.Job) {
 	defer d.lock()()
-	for _, j := range jobs {
-		d.book.AddCandidate(queueing.Job{
-			Name: j.Name, Title: j.Rank.Name, Queue: j.Queue, Gang: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created,
-			Begun: j.Rank.Begun,
-		})
-	}
+	d.book.AddCandidate(queueing.Job{Name: j.Name, Title: j.Rank.Name, Queue: j.Queue, Gang: j.Name,
+		Priority: j.Rank.Priority, Created: j.Rank.Created, Begun: j.Rank.Begun})
 }
 
 // RemoveCandidate implements [turns.Policy].

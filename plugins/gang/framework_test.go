@@ -110,7 +110,7 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 // noQueues is where no profile has queues, and no gate.
 type noQueues struct{}
 
-func (noQueues) AddCandidates([]turns.Job)                {}
+func (noQueues) AddCandidate(turns.Job)                   {}
 func (noQueues) RemoveCandidate(string)                   {}
 func (noQueues) First(turns.Selection) (turns.Job, bool)  { return turns.Job{}, false }
 func (noQueues) QueueOf(*v1.Pod) string                   { return "" }

@@ -99,10 +99,8 @@ func (s *stage) moment() queueing.Moment {
 // QueueOf and what follows are the queues, which have no gangs: those are let in as they come.
 func (*stage) QueueOf(pod *v1.Pod) string { return pod.Labels["queue"] }
 
-func (s *stage) AddCandidates(jobs []turns.Job) {
-	for _, j := range jobs {
-		s.book.AddCandidate(queueing.Job{Name: j.Name, Queue: j.Queue, Created: j.Rank.Created})
-	}
+func (s *stage) AddCandidate(j turns.Job) {
+	s.book.AddCandidate(queueing.Job{Name: j.Name, Queue: j.Queue, Created: j.Rank.Created})
 }
 
 func (s *stage) RemoveCandidate(name string) { s.book.RemoveCandidate(name) }

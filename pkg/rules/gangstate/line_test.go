@@ -23,7 +23,7 @@ func newLine(s *Gangs) *waitingLine {
 // noQueues is the policy where no job is in a queue.
 type noQueues struct{}
 
-func (noQueues) AddCandidates([]turns.Job)               {}
+func (noQueues) AddCandidate(turns.Job)                  {}
 func (noQueues) RemoveCandidate(string)                  {}
 func (noQueues) First(turns.Selection) (turns.Job, bool) { return turns.Job{}, false }
 

@@ -80,8 +80,6 @@ type job struct {
 	// begun: an attempt is under way.
 	begun bool
 	last  attempt
-	// announced: the policy was told that it is a candidate.
-	announced bool
 	// inOrder is its place among the candidates of its kind in no queue, and inTime that among all candidates.
 	inOrder, inTime int
 }

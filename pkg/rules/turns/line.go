@@ -37,8 +37,8 @@ const (
 // Policy orders the jobs of queues: those that it has, since limits keep them waiting or since they are one pod, and
 // the candidates.
 type Policy interface {
-	// AddCandidates tells the policy of candidates. One that it was told of already is replaced.
-	AddCandidates(jobs []Job)
+	// AddCandidate tells the policy that a job is a candidate.
+	AddCandidate(job Job)
 	// RemoveCandidate tells the policy that a job is no longer a candidate.
 	RemoveCandidate(name string)
 	// First returns the first of these jobs in order, as things are; false for none. Limits apply to the jobs that the
@@ -84,11 +84,9 @@ type Line struct {
 	// node may help.
 	resting map[*job]bool
 	coupled int
-	// candidates are all of them, by when they are overdue. entered are jobs of queues that have become candidates, and of
-	// which the policy has yet to be told.
+	// candidates are all of them, by when they are overdue. The policy knows of those in queues.
 	candidates     heaps.Heap[*job]
 	gangs, singles kind
-	entered        []*job
 	// view is what happened so far; cycle is what the running scheduling cycle knows of.
 	view, cycle changeCounts
 	// failed are the attempts that failed since the last change, by the key of their shape. restedCovered: all candidates
@@ -337,11 +335,9 @@ func (l *Line) take(j *job) {
 		delete(l.resting, j)
 	case candidate:
 		heap.Remove(&l.candidates, j.inTime)
-		switch {
-		case j.Queue == "":
+		if j.Queue == "" {
 			heap.Remove(&l.kindOf(j).candidates, j.inOrder)
-		case j.announced:
-			j.announced = false
+		} else {
 			l.policy.RemoveCandidate(j.Name)
 		}
 	case in:
@@ -378,6 +374,6 @@ func (l *Line) enter(j *job) {
 	if j.Queue == "" {
 		heap.Push(&l.kindOf(j).candidates, j)
 	} else {
-		l.entered = append(l.entered, j)
+		l.policy.AddCandidate(j.Job)
 	}
 }

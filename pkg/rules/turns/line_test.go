@@ -47,10 +47,11 @@ func compare(a, b Job) int {
 	return a.Rank.Compare(b.Rank)
 }
 
-func (w *world) AddCandidates(jobs []Job) {
-	for _, j := range jobs {
-		w.told[j.Name] = j
+func (w *world) AddCandidate(j Job) {
+	if _, told := w.told[j.Name]; told {
+		w.t.Errorf("%s is a candidate already", j.Name)
 	}
+	w.told[j.Name] = j
 }
 
 func (w *world) RemoveCandidate(name string) {

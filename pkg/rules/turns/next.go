@@ -18,7 +18,8 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	if l.turn.of != nil {
 		l.end(l.turn.of)
 	}
-	l.update(now)
+	l.reconsiderResting(now)
+	l.restCovered(now)
 	first := l.first(queues)
 	j, until := l.choose(now, first, queues)
 	if j == nil {
@@ -50,7 +51,8 @@ func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	l.dropCoverage()
 	l.take(j)
 	l.enter(j)
-	l.update(now)
+	l.reconsiderResting(now)
+	l.restCovered(now)
 	if l.first(queues || j.Queue != "") != j {
 		j.gaveBack = true
 		return false
@@ -60,13 +62,6 @@ func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	l.turn = given
 	l.turn.changes = l.view.changes
 	return true
-}
-
-// update brings up to date which jobs are candidates.
-func (l *Line) update(now time.Time) {
-	l.reconsiderResting(now)
-	l.restCovered(now)
-	l.announce()
 }
 
 // restCovered lets the candidates rest whose attempts would fail. It costs a look at each, after an attempt that
@@ -82,20 +77,6 @@ func (l *Line) restCovered(now time.Time) {
 			j.last.seen, j.last.at, j.last.coveredBy, j.fresh = l.view, now, m, false
 			l.rest(j)
 		}
-	}
-}
-
-// announce tells the policy of the jobs that have become candidates and still are.
-func (l *Line) announce() {
-	var jobs []Job
-	for _, j := range l.entered {
-		if j.phase == candidate && !j.announced && l.jobs[j.Name] == j {
-			j.announced = true
-			jobs = append(jobs, j.Job)
-		}
-	}
-	if l.entered = nil; len(jobs) > 0 {
-		l.policy.AddCandidates(jobs)
 	}
 }
 
