@@ -53,8 +53,6 @@ type Room struct {
 	passing      int
 	passingSince time.Time
 
-	// singles is how many single pods are in the room.
-	singles atomic.Int64
 	// idle: the scheduling thread waits for a pod.
 	idle atomic.Bool
 	// wake makes run ask who is next, and so does timer when another job may be by time alone.
@@ -305,7 +303,7 @@ func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod 
 func (r *Room) letInSingle(ctx context.Context, job turns.Job) *v1.Pod {
 	pod := r.podOf(job)
 	if pod == nil {
-		r.locked(func() { r.forget(job.Name) })
+		r.locked(func() { r.line.Withdraw(job.Name) })
 		return nil
 	}
 	r.locked(func() { r.leader = pod.UID })

@@ -32,8 +32,8 @@ func (r *Room) IsSingle(pod *v1.Pod) bool {
 
 // SingleMayEnter reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
 func (r *Room) SingleMayEnter(pod *v1.Pod) (enters bool) {
-	if r.singles.Load() == 0 || pod.Status.NominatedNodeName != "" {
-		return true // it did not fail, or has its place
+	if pod.Status.NominatedNodeName != "" {
+		return true // it has its place
 	}
 	r.locked(func() { enters = r.line.Enters(single(pod).String()) })
 	if !enters {
@@ -51,7 +51,7 @@ func (r *Room) RecordSingleFailure(pod *v1.Pod, found turns.AttemptFailure) {
 // nowhere is tried again after kube-scheduler's backoff. mu is held.
 func (r *Room) failSingle(pod *v1.Pod, why error) {
 	if unfit := new(framework.FitError); !errors.As(why, &unfit) {
-		r.forget(single(pod).String())
+		r.line.Withdraw(single(pod).String())
 		return
 	}
 	job := turns.Job{
@@ -64,33 +64,18 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 		outcome, r.unfit = r.found, ""
 		outcome.Cost = now.Sub(r.cycleBegan)
 	}
-	if !r.line.Has(job.Name) {
-		r.singles.Add(1)
-	}
 	r.line.Fail(job, outcome, now)
 }
 
 // ForgetSingle forgets a pod in no gang that has a node, is gone, or is in a gang now.
 func (r *Room) ForgetSingle(pod *v1.Pod) {
-	if r.singles.Load() > 0 {
-		r.locked(func() { r.forget(single(pod).String()) })
-	}
-}
-
-// forget forgets a single job, if it is known. mu is held.
-func (r *Room) forget(name string) {
-	if r.line.Has(name) {
-		r.singles.Add(-1)
-		r.line.Withdraw(name)
-	}
+	r.locked(func() { r.line.Withdraw(single(pod).String()) })
 }
 
 // RenewSingle records that a pod in no gang has changed: it may fit now.
 func (r *Room) RenewSingle(pod *v1.Pod) {
-	if r.singles.Load() > 0 {
-		r.locked(func() { r.line.Renew(single(pod).String(), r.clock.Now()) })
-		r.RequestNext()
-	}
+	r.locked(func() { r.line.Renew(single(pod).String(), r.clock.Now()) })
+	r.RequestNext()
 }
 
 // podOf returns the pod of a single job; nil if it is gone, is being deleted, or has a node.

@@ -176,9 +176,6 @@ func (l *Line) Renew(name string, now time.Time) {
 	}
 }
 
-// Has reports whether a job is known.
-func (l *Line) Has(name string) bool { return l.jobs[name] != nil }
-
 // Withdraw removes a job that does not wait any more.
 func (l *Line) Withdraw(name string) {
 	if j := l.jobs[name]; j != nil {
