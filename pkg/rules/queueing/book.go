@@ -53,12 +53,12 @@ type line struct {
 	jobs map[string]*job
 	// arrivals is how many jobs have come.
 	arrivals uint64
-	// phases is how many jobs are in each phase.
-	phases [Failed + 1]int
+	// admitted is how many jobs have their turn.
+	admitted int
 	// timed are the jobs that time can move.
 	timed map[string]*job
-	// holding are the jobs for which something is held.
-	holding map[*job]bool
+	// holding is how many pods of a job are held, of those for which any are.
+	holding map[*job]int
 	// candidates are gangs that have not come to the gate and would if it was their turn. members are they and the jobs
 	// that wait, by gang.
 	candidates map[string]*job
@@ -107,7 +107,7 @@ func NewBook(standard string, victims func(hold.Holder) int) *Book {
 			promised: map[string]Needs{}, asked: map[string]Vector{}, evicted: map[string]*evictedGang{}, stale: true,
 		},
 		line: line{
-			jobs: map[string]*job{}, timed: map[string]*job{}, holding: map[*job]bool{}, candidates: map[string]*job{},
+			jobs: map[string]*job{}, timed: map[string]*job{}, holding: map[*job]int{}, candidates: map[string]*job{},
 			members: map[string]map[*job]bool{}, urgent: map[*job]bool{},
 		},
 	}

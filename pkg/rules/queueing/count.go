@@ -42,9 +42,7 @@ func (b *Book) countHeld(u Usage, n int) {
 	if j == nil || !u.Held || u.Runs {
 		return
 	}
-	if j.heldPods += n; j.heldPods > 0 {
-		b.holding[j] = true
-	} else {
+	if b.holding[j] += n; b.holding[j] <= 0 {
 		delete(b.holding, j)
 	}
 }

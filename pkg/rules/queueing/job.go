@@ -69,9 +69,8 @@ type job struct {
 type history struct {
 	// arrival is its number among the jobs that have come: of two that were created in one second, the first comes first.
 	arrival uint64
-	// counted are its pods that are counted, and heldPods is how many of them are held.
-	counted  map[string]bool
-	heldPods int
+	// counted are its pods that are counted.
+	counted map[string]bool
 	// failed is when it failed last; zero if it has not.
 	failed time.Time
 	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
@@ -186,7 +185,6 @@ func (b *Book) job(name string) *job {
 		b.arrivals++
 		j = &job{asking: asking{Job: Job{Name: name}}, history: history{arrival: b.arrivals, counted: map[string]bool{}}}
 		b.jobs[name] = j
-		b.phases[Outside]++
 	}
 	return j
 }
@@ -201,8 +199,7 @@ func (b *Book) active(name string) *job {
 
 // move puts a job in another phase.
 func (b *Book) move(j *job, to Phase) {
-	b.phases[j.phase]--
-	b.phases[to]++
+	b.admitted += count(to == Admitted) - count(j.phase == Admitted)
 	j.phase = to
 	b.keep(j)
 }
@@ -221,7 +218,6 @@ func (b *Book) keep(j *job) {
 			delete(b.jobs, j.Name)
 			delete(b.holding, j)
 			b.wishes.forget(j.Name)
-			b.phases[Outside]--
 			delete(b.missed, j.Name) // no job waits for one that is not there
 		}
 	}

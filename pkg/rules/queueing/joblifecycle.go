@@ -48,9 +48,9 @@ func (b *Book) Offer(offered Job, at Moment) {
 // already, need no room. It is false if there is none. Jobs that would not come if they were called do not wait any
 // more then; see the effects.
 func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Effects) {
-	for b.phases[Waiting]+len(b.candidates) > 0 {
+	for len(b.timed)+len(b.candidates) > 0 {
 		from := selection{candidates: which == turns.AllJobs, begun: at.Synced, others: at.Synced &&
-			b.phases[Admitted] < b.limits.Window, now: at.Now}
+			b.admitted < b.limits.Window, now: at.Now}
 		var next *job
 		if which != turns.OverdueJobs {
 			next = b.next(from)
