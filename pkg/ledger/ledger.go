@@ -60,8 +60,6 @@ type Shared struct {
 	held atomic.Int64
 	// maxHeld mirrors a bound on what is held on any node, likewise.
 	maxHeld atomic.Pointer[hold.Taken]
-	// freed counts how often capacity was freed.
-	freed atomic.Uint64
 	// claims counts the decisions that made nominations.
 	claims atomic.Uint64
 	// onFreed are called with nodes on which held capacity was freed, onReport without them, onRenominate with pods whose
@@ -124,7 +122,6 @@ func (h *Shared) Release(pods ...types.UID) {
 
 // ReportFreed reports that capacity was freed on these nodes: a hold ended, or a pod left its node.
 func (h *Shared) ReportFreed(nodeNames ...string) {
-	h.freed.Add(1)
 	for _, tell := range h.onReport {
 		tell()
 	}
@@ -151,9 +148,6 @@ func (h *Shared) OnChange(tell func([]types.UID)) { h.onChange = append(h.onChan
 // OnRenominate registers a function that is called with each pending pod whose nomination has ended, or is to another
 // node than its status names. The rules of OnFreed apply.
 func (h *Shared) OnRenominate(tell func(types.UID)) { h.onRenominate = append(h.onRenominate, tell) }
-
-// Freed returns a number that changes whenever capacity is freed, in any profile.
-func (h *Shared) Freed() uint64 { return h.freed.Load() }
 
 // NewClaim returns a new number for a decision to free capacity.
 func (h *Shared) NewClaim() uint64 { return h.claims.Add(1) }

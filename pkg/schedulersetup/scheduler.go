@@ -87,7 +87,6 @@ func NewSet() *Set {
 	queues.SetReserved(reserved)
 	room := waitingroom.New(gangs, queues, holds, underway, clock.RealClock{})
 	queues.OnChange(room.RequestNext)
-	holds.OnReport(room.RequestNext)
 	gangs.SetRoom(room)
 	events.Listen(room)
 	s := &Set{

@@ -36,8 +36,6 @@ type Room struct {
 	// asking serialises Next. It is held while pods are activated: mu and the locks of the scheduling queue are taken
 	// under it, never the other way round.
 	asking sync.Mutex
-	// freed is the ledger's count of freed capacity when it was last noted; asking guards it.
-	freed uint64
 	// mu guards what follows. The lock of the gangs is taken under it, never the other way round.
 	mu   sync.Mutex
 	line *turns.Line
@@ -53,6 +51,8 @@ type Room struct {
 	passing      int
 	passingSince time.Time
 
+	// freed: the ledger has freed capacity since [Room.noteFreed] was called.
+	freed atomic.Bool
 	// idle: the scheduling thread waits for a pod.
 	idle atomic.Bool
 	// wake makes run ask who is next, and so does timer when another job may be by time alone.
@@ -113,6 +113,10 @@ func New(gangs Gangs, queues Queues, holds *ledger.Shared, evictions Evictions, 
 	}
 	r.line = turns.New(queues, elsewhere{r})
 	r.timer = r.clock.NewTimer(never)
+	holds.OnReport(func() {
+		r.freed.Store(true)
+		r.RequestNext()
+	})
 	return r
 }
 
@@ -266,8 +270,7 @@ func (r *Room) Next(ctx context.Context) {
 
 // noteFreed notes that holds have ended. asking is held.
 func (r *Room) noteFreed() {
-	if freed := r.holds.Freed(); freed != r.freed {
-		r.freed = freed
+	if r.freed.Swap(false) {
 		r.RecordChange(turns.Freed)
 	}
 }
