@@ -32,7 +32,7 @@ func (b *Book) next(from selection) *job {
 	var best *job
 	var of *queue
 	for _, q := range b.queues {
-		if b.serves(q) && (of == nil || b.compareQueues(q, of) <= 0) {
+		if len(q.waiting) > 0 && b.serves(q) && (of == nil || b.compareQueues(q, of) <= 0) {
 			if first, _ := b.first(q, from); first != nil {
 				best, of = first, q
 			}

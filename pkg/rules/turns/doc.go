@@ -13,9 +13,9 @@
 //  4. If a job did not fit, those after it that ask for as much or more are not tried until something helpful happens.
 //  5. After an attempt that placed nothing, no job of its kind, gang or single pod, is tried again for four times as long
 //     as it took. A job that was never tried and is first in order need not wait for that.
-//  6. Nobody goes ahead of the first in order while it waits for the end of such pauses, for half a second in a row, or
-//     has turns in vain, eleven in a row. Then the next in order goes ahead that does not pause, else the job that is
-//     overdue the longest: until the pause ends, or for one turn.
+//  6. The first in order keeps the others waiting for at most half a second in a row while it waits for the end of such
+//     pauses, and for at most eleven turns in vain in a row. Then the next in order that does not pause goes ahead of it,
+//     or else the job that is overdue the longest: until the pause ends, or for one turn.
 //  7. A candidate is overdue a minute after its last attempt ended or, if it was never tried, a second after it came, once
 //     the first in order was looked at since; in both cases no limit of a queue must have kept it since. Overdue newcomers
 //     do not pause. While attempts place nothing, every second turn goes to the job that is overdue the longest.

@@ -548,6 +548,19 @@ func TestStories(t *testing.T) {
 			},
 			"high gang low nobody" + strings.Repeat(" high", 11) + " gang high high",
 		},
+		"however long its pauses are": {
+			func(w *world) {
+				w.come(strict("high", 9), strict("low", 1))
+				w.tryAll(0)
+				for members := 50; members > 36; members-- {
+					w.RecordChange(Freed)
+					w.next()
+					w.fail(members, 25*time.Millisecond)
+					w.now = w.now.Add(100 * time.Millisecond)
+				}
+			},
+			"high low nobody" + strings.Repeat(" high", 11) + " low high high",
+		},
 		"a change that comes in a pause is looked at by the first in order first": {
 			func(w *world) {
 				w.come(strict("gang", 9), pod("low", 1))

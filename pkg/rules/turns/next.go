@@ -39,7 +39,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 // KeepsTurn reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not
 // if something has happened meanwhile that brings another job before it: that one did not fit in what was free when
 // the job was let in, and may now. The job is a candidate again then. A job that was let in ahead of the first in
-// order, by rules 5 to 7, gives back its turn at most once before its attempt. Turns that the policy has admitted are
+// order, by rules 6 and 7, gives back its turn at most once before its attempt. Turns that the policy has admitted are
 // kept.
 func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	given := l.turn
@@ -198,7 +198,8 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, until 
 	return next, time.Time{}
 }
 
-// pauses reports whether a job waits for the end of a pause, unless it was never tried and is first in order.
+// pauses reports whether jobs of the kind of a candidate pause. If it was never tried it need not wait for that once it
+// is first in order, or overdue.
 func (j *job) pauses(l *Line, now time.Time) bool {
 	return j.phase == candidate && now.Before(l.kindOf(j).notBefore)
 }
