@@ -18,7 +18,8 @@
 //     or else the job that is overdue the longest: until the pause ends, or for one turn.
 //  7. A candidate is overdue a minute after its last attempt ended or, if it was never tried, a second after it came, once
 //     the first in order was looked at since; in both cases no limit of a queue must have kept it since. Overdue newcomers
-//     do not pause. While attempts place nothing, every second turn goes to the job that is overdue the longest.
+//     do not pause. While attempts place nothing, every second turn outside pauses of the first in order goes to the job
+//     that is overdue the longest.
 //
 // So what becomes free goes to the first in order that can use it, nobody starves, and what it costs to look does not
 // grow with the number of jobs that wait for the same.

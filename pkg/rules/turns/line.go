@@ -97,6 +97,8 @@ type Line struct {
 	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row.
 	inVain      string
 	turnsInVain int
+	// overtaken: the last turn outside a pause of the first in order was not its own.
+	overtaken bool
 	// keptSince is since when the others wait for the first in order; zero if they do not, and while they may go ahead of
 	// it, in the future.
 	keptSince time.Time

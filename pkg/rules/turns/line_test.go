@@ -737,3 +737,49 @@ func BenchmarkNext(b *testing.B) {
 		})
 	}
 }
+
+// TestNobodyStarves: where attempts are long and all fail, and a single pod goes ahead in each pause of the first in
+// order, the first in order has its turns, and so have all others within the time that rules 5 and 7 give them.
+func TestNobodyStarves(t *testing.T) {
+	const cost, lows = 150 * time.Millisecond, 40
+	w := newWorld(t)
+	w.come(strict("first", 9), pod("single", 0))
+	last := map[string]time.Time{"first": start, "single": start}
+	for i := range lows {
+		name := fmt.Sprint("low-", i)
+		w.come(strict(name, 1))
+		last[name] = start
+	}
+	worst := map[bool]time.Duration{} // whether it is the first
+	end := start.Add(20 * time.Minute)
+	note := func(name string, now time.Time) {
+		worst[name == "first"] = max(worst[name == "first"], now.Sub(last[name]))
+		last[name] = now
+	}
+	for w.now.Before(end) {
+		w.RecordChange(Freed)
+		j, _, ok, _ := w.Next(w.now, true)
+		if !ok {
+			w.now = w.now.Add(5 * time.Millisecond)
+			continue
+		}
+		note(j.Name, w.now)
+		w.BeginCycle()
+		w.Begin(j.Name, w.now)
+		took := cost
+		if j.Single {
+			took = time.Millisecond
+		}
+		w.now = w.now.Add(took)
+		w.Fail(w.jobs[j.Name].Job, AttemptFailure{Cost: took}, w.now)
+	}
+	for name := range last {
+		note(name, end)
+	}
+	if most := retryAnyway + 2*retryShare*cost*lows; worst[false] > most {
+		t.Errorf("a job of low rank had no turn for %s, want at most %s", worst[false], most)
+	}
+	if most := retryAnyway + 2*retryShare*cost; worst[true] > most {
+		t.Errorf("the first in order had no turn for %s, want at most %s", worst[true], most)
+	}
+}

@@ -189,10 +189,10 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, until 
 	case l.inVain == first.Name && l.turnsInVain >= maxFailedTurns:
 		l.turnsInVain = 0
 		next = l.second(now, first, queues)
-	case l.turn.failed && !l.turn.ahead:
+	case l.turn.failed && !l.overtaken:
 		next = l.longestOverdue(now, first, queues)
 	}
-	if next == nil {
+	if l.overtaken = next != nil; !l.overtaken {
 		next = first
 	}
 	return next, time.Time{}
@@ -260,13 +260,16 @@ func (l *Line) had(has Job) *job {
 // a pause, but until the first in order was looked at since it came.
 func (l *Line) longestOverdue(now time.Time, first *job, queues bool) *job {
 	longest := l.candidates.First(func(j *job) bool {
-		if j == first || j.Queue != "" && !queues {
+		switch {
+		case now.Before(j.overdueAt()):
+			return true // and so it is for all after it
+		case j == first || j.Queue != "" && !queues:
 			return false
-		}
-		if j.fresh {
+		case j.fresh:
 			return first.phase != candidate || !first.last.at.Before(j.last.at)
+		default:
+			return !j.pauses(l, now)
 		}
-		return !j.pauses(l, now)
 	})
 	if longest != nil && !now.Before(longest.overdueAt()) {
 		return longest
