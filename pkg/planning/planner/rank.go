@@ -35,8 +35,8 @@ func PlacedMembers(need *gangstate.Need, levels []placement.Level, index func(no
 	return on
 }
 
-// setRanks records where the placed members of a gang are, and ranks the others: by their own numbers, or, if they carry
-// none, so that they fill the gaps.
+// setRanks records where the placed members of a gang are, and ranks the others: by their own numbers, or, if they
+// carry none, so that they fill the gaps.
 func (w *planState) setRanks(problem *placement.Problem, i int, need *gangstate.Need) {
 	g := &problem.Gangs[i]
 	g.On, g.Unnumbered = PlacedMembers(need, g.Levels, w.tx.Index, w.Label), !need.Ranked

@@ -218,8 +218,8 @@ func (r *Simulation) minResourcesShort(nodes []int, freed func(node int) (resour
 	return short
 }
 
-// RequiredDomain returns the domain of a required topology in which the members must be, since others of their gangs are
-// there.
+// RequiredDomain returns the domain of a required topology in which the members must be, since others of their gangs
+// are there.
 func (r *Simulation) RequiredDomain(key string) (value string, ok bool) {
 	for i, g := range r.problem.Gangs {
 		if g.Min > 0 && g.Required == key {

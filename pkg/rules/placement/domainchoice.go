@@ -186,8 +186,8 @@ func (s *solver) fixedDomain(p part, key string) (value string, ok bool) {
 	return "", false
 }
 
-// RequiredDomain returns the domain of its required topology in which a gang must be, since it has placed members there,
-// or another gang that shares the domain has.
+// RequiredDomain returns the domain of its required topology in which a gang must be, since it has placed members
+// there, or another gang that shares the domain has.
 func RequiredDomain(w World, p Problem, gang int) (value string, ok bool) {
 	return newSolver(w, p).fixedDomain(part{gang}, p.Gangs[gang].Required)
 }

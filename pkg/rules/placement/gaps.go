@@ -14,8 +14,8 @@ type gap struct {
 	lacks int
 }
 
-// gapsOf lists the gaps in slices beside placed members: the finest first, and of these the fullest. It also returns all
-// their numbers, with those taken.
+// gapsOf lists the gaps in slices beside placed members: the finest first, and of these the fullest. It also returns
+// all their numbers, with those taken.
 func gapsOf(on []PlacedMember, levels []Level) (gaps []*gap, known map[int]bool) {
 	taken := make([]int, len(on))
 	known = map[int]bool{}
