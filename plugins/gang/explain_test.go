@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -77,6 +78,10 @@ func TestExplanations(t *testing.T) {
 	tainted := makeNodes(4, 2)
 	tainted[0].Spec.Taints = []v1.Taint{{Key: "maintenance", Value: "true", Effect: v1.TaintEffectNoSchedule}}
 	tainted[2].Spec.Unschedulable, tainted[3].Spec.Unschedulable = true, true
+	fewPods := makeNodes(2, 2)
+	for _, node := range fewPods {
+		node.Status.Allocatable[v1.ResourcePods] = apiresource.MustParse("2")
+	}
 	for sentence, c := range map[string]struct {
 		nodes   []*v1.Node
 		pods    []*v1.Pod
@@ -95,6 +100,10 @@ func TestExplanations(t *testing.T) {
 		"more than there is": {
 			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: placed(needs("train", 20, gangspec.Spec{}, nil), "node-0000"),
 			want: []string{`gang "default/train": 7 of 20 members fit; short 13 nvidia.com/gpu; it would not fit even if the cluster were empty: the nodes have room for 17 of 20 members`},
+		},
+		"nodes have room for no more pods, whatever these ask for": {
+			nodes: fewPods, attempt: needs("train", 5, gangspec.Spec{}, nil),
+			want: []string{`gang "default/train": 4 of 5 members fit; short 1 pods; it would not fit even if the cluster were empty: the nodes have room for 4 of 5 members`},
 		},
 		"a filter refuses nodes": {
 			nodes: twoNodes, attempt: needs("train", 2, gangspec.Spec{}, noNode),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -266,6 +267,38 @@ func TestPlansAndHolds(t *testing.T) {
 			}
 			if why := result.Why[gangspec.Key{Namespace: "default", Name: "train"}]; !strings.Contains(why, c.why) || (c.why == "") != (why == "") {
 				t.Errorf("explanation %q, want %q in it", why, c.why)
+			}
+		})
+	}
+}
+
+// TestPlansFindLostPlaces: a plan reports whether a member can no longer have the node that an earlier plan gave it.
+func TestPlansFindLostPlaces(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		change func(*v1.Node)
+		want   bool
+	}{
+		"the node is as it was":                {change: func(*v1.Node) {}},
+		"it is gone":                           {change: func(n *v1.Node) { n.Name = "another" }, want: true},
+		"it has less":                          {change: func(n *v1.Node) { n.Status.Allocatable[gpu] = apiresource.MustParse("1") }, want: true},
+		"it is cordoned":                       {change: func(n *v1.Node) { n.Spec.Unschedulable = true }, want: true},
+		"it has a taint":                       {change: tainted("maintenance", v1.TaintEffectNoSchedule), want: true},
+		"it has a taint that members tolerate": {change: tainted("gangs", v1.TaintEffectNoSchedule)},
+		"it has a taint that makes it less attractive": {change: tainted("maintenance", v1.TaintEffectPreferNoSchedule)},
+		"it is in another rack":                        {change: func(n *v1.Node) { n.Labels[rack] = "r1" }, want: true},
+		"it is in no rack":                             {change: func(n *v1.Node) { delete(n.Labels, rack) }, want: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			nodes := makeNodes(4, 2)
+			a := placed(needs("train", 3, gangspec.Spec{RequiredTopology: rack}, func(_ int, pod *st.PodWrapper) {
+				pod.Req(map[v1.ResourceName]string{gpu: "2"}).Toleration("gangs")
+			}), nodes[0].Name, nodes[1].Name)
+			for i := range a.Gangs[0].Placed {
+				a.Gangs[0].Placed[i].InPlan = true
+			}
+			c.change(nodes[1])
+			if result := mustPlan(t, newStage(t, nodes), a); result.LostPlace != c.want {
+				t.Errorf("lost place: %t, want %t", result.LostPlace, c.want)
 			}
 		})
 	}

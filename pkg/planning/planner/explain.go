@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -275,6 +276,9 @@ func inSlices(need gangstate.Need) string {
 // short returns what unplaced members request of the resources and devices that nodes lacked.
 func (w *planState) short(members []int) Shortage {
 	s := Shortage{Resources: resource.Vector{}, Devices: w.shortDevices(members)}
+	if w.lacking[v1.ResourcePods] && len(members) > 0 {
+		s.Resources[v1.ResourcePods] = int64(len(members))
+	}
 	for _, m := range members {
 		for name, amount := range w.classes[w.classOf[m]].Demand.Request {
 			if w.lacks(name) {

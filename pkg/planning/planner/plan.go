@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -79,7 +80,8 @@ type Plan struct {
 	Visited  int
 	// EmptyCluster is how much of a gang would fit into an empty cluster, in words, where one would not fit whole.
 	EmptyCluster string
-	// LostPlace: an earlier plan gave a member a node that is gone, or has too little by now.
+	// LostPlace: an earlier plan gave a member a node that is gone, has too little by now, is closed to it, or is no longer
+	// in the domain of the others.
 	LostPlace bool
 }
 
@@ -311,6 +313,7 @@ const (
 // holds their capacity.
 func (p *Planner) addPlaced(ctx context.Context, w *planState, a *gangstate.Attempt) error {
 	for _, need := range a.Gangs {
+		domains := sets.Set[string]{}
 		for _, placed := range need.Placed {
 			if !placed.InPlan {
 				continue
@@ -338,7 +341,13 @@ func (p *Planner) addPlaced(ctx context.Context, w *planState, a *gangstate.Atte
 			if err := w.tx.Add(ctx, info, node); err != nil {
 				return err
 			}
-			w.lostPlace = w.lostPlace || w.checksResources && w.oversold(node, info)
+			on := w.tx.Node(node).Node()
+			w.lostPlace = w.lostPlace || w.checksResources && w.oversold(node, info) || p.closedTo(placed.Pod, on) != ""
+			if topology := need.Spec.RequiredTopology; topology != "" {
+				domain, some := on.Labels[topology]
+				domains.Insert(domain)
+				w.lostPlace = w.lostPlace || !some || len(domains) > 1
+			}
 		}
 	}
 	w.base = w.tx.Checkpoint()

@@ -22,22 +22,30 @@ import (
 // ruledOut returns why the cordon or a taint of a node, or the node affinity or the volumes of a class, keep the class
 // off it, whatever is free there; empty if they do not. It is cheap enough for nodes on which no filter has run.
 func (w *planState) ruledOut(class, node int) string {
-	on, pod := w.tx.Node(node).Node(), w.classes[class].Info.Pod
-	if w.checksCordons && on.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(logr.Discard(),
-		pod.Spec.Tolerations, &v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}, true) {
-		return nodeunschedulable.ErrReasonUnschedulable
-	}
-	if w.checksTaints && len(on.Spec.Taints) > 0 {
-		if taint, some := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), on.Spec.Taints, pod.Spec.Tolerations,
-			func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }, true); some {
-			return fmt.Sprintf("node(s) had untolerated taint {%s}", taint.Key) // values may be times, or differ by node
-		}
+	on := w.tx.Node(node).Node()
+	if reason := w.closedTo(w.classes[class].Info.Pod, on); reason != "" {
+		return reason
 	}
 	switch {
 	case w.checksAffinity && !w.classes[class].asksForNode(on):
 		return nodeaffinity.ErrReasonPod
 	case !w.reaches(class, node):
 		return string(volumebinding.ErrReasonNodeConflict)
+	}
+	return ""
+}
+
+// closedTo returns why the cordon or a taint of a node keeps a pod off it; empty if they do not.
+func (p *Planner) closedTo(pod *v1.Pod, on *v1.Node) string {
+	if p.checksCordons && on.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(logr.Discard(),
+		pod.Spec.Tolerations, &v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}, true) {
+		return nodeunschedulable.ErrReasonUnschedulable
+	}
+	if p.checksTaints && len(on.Spec.Taints) > 0 {
+		if taint, some := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), on.Spec.Taints, pod.Spec.Tolerations,
+			func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }, true); some {
+			return fmt.Sprintf("node(s) had untolerated taint {%s}", taint.Key) // values may be times, or differ by node
+		}
 	}
 	return ""
 }
