@@ -16,8 +16,8 @@ import (
 // use.
 type ActivePreemptions struct {
 	mu sync.Mutex
-	// victims have not ended, or have ended recently: the scheduler's cache, and the gangs' member counts, may still have
-	// them. byHolder has the same by preemptor.
+	// victims have not ended, or have ended recently: the gangs' member counts may still have them. byHolder has the same
+	// by preemptor.
 	victims  map[types.UID]*victimRecord
 	byHolder map[hold.Holder]map[types.UID]*victimRecord
 	// evicted is when pods of a gang last ended as victims, and by which holder's decisions, as long as these stand.
@@ -37,9 +37,8 @@ type victimRecord struct {
 	owner  Owner
 	// reliedOn are the decisions of other holders that rely on its end, by holder.
 	reliedOn map[hold.Holder]uint64
-	// ended is when it ended; zero if it has not. leftCache: the scheduler's cache no longer has it.
-	ended     time.Time
-	leftCache bool
+	// ended is when it ended; zero if it has not.
+	ended time.Time
 }
 
 func (v *victimRecord) hasEnded() bool { return !v.ended.IsZero() }
@@ -120,36 +119,20 @@ func (u *ActivePreemptions) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64
 	return by
 }
 
-// PodDeleted records that a pod has ended, if it is a victim.
-func (u *ActivePreemptions) PodDeleted(pod types.UID, now time.Time) {
+// RecordEnd records that a pod has ended: it no longer exists, and the scheduler's cache does not have it. It reports
+// whether the pod is a victim, or was one until recently.
+func (u *ActivePreemptions) RecordEnd(pod types.UID, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.end(pod, now)
-}
-
-// LeftCache records that the scheduler's cache no longer has a pod on a node. It reports whether the pod is a victim,
-// or was one until recently. Watchers see an end in any order: this may be the first call.
-func (u *ActivePreemptions) LeftCache(pod types.UID, now time.Time) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	victim := u.end(pod, now)
-	if victim != nil {
-		victim.leftCache = true
-	}
-	return victim != nil
-}
-
-// end returns the record of a victim that has ended; nil for any other pod.
-func (u *ActivePreemptions) end(pod types.UID, now time.Time) *victimRecord {
 	victim := u.victims[pod]
 	if victim == nil || victim.hasEnded() {
-		return victim
+		return victim != nil
 	}
 	victim.ended = now
 	if !victim.owner.IsPod() {
 		u.evicted[victim.owner] = recentEviction{now, victim.holder}
 	}
-	return victim
+	return true
 }
 
 // dropOldEnded drops the victims that ended long ago, and evictions older than any cool-down.
@@ -303,20 +286,11 @@ func (u *ActivePreemptions) remove(victim types.UID) {
 func (u *ActivePreemptions) Victims(holder hold.Holder) int { return len(u.VictimsOf(holder)) }
 
 // VictimsOf lists the victims of a preemptor that have not ended.
-func (u *ActivePreemptions) VictimsOf(holder hold.Holder) []types.UID {
-	return u.listOf(holder, func(one *victimRecord) bool { return !one.hasEnded() })
-}
-
-// Awaited returns how many victims of a preemptor have not ended, or are still in the scheduler's cache.
-func (u *ActivePreemptions) Awaited(holder hold.Holder) int {
-	return len(u.listOf(holder, func(one *victimRecord) bool { return !one.leftCache }))
-}
-
-func (u *ActivePreemptions) listOf(holder hold.Holder, is func(*victimRecord) bool) (victims []types.UID) {
+func (u *ActivePreemptions) VictimsOf(holder hold.Holder) (victims []types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for pod, one := range u.byHolder[holder] {
-		if is(one) {
+		if !one.hasEnded() {
 			victims = append(victims, pod)
 		}
 	}

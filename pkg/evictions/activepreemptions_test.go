@@ -26,8 +26,8 @@ func TestUnderway(t *testing.T) {
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 3 || u.Victims(hold.Holder{Group: "y"}) != 0 {
 		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims(hold.Holder{Group: "y"}))
 	}
-	u.PodDeleted("a", now)
-	u.PodDeleted("stranger", now)
+	u.RecordEnd("a", now)
+	u.RecordEnd("stranger", now)
 	u.Release("b")
 	u.refuse("c", now)
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 0 {
@@ -41,7 +41,7 @@ func TestUnderway(t *testing.T) {
 	}
 	later := now.Add(time.Hour)
 	u.AddVictims(known{}, hold.Holder{Group: "y"}, pods("d"))
-	u.PodDeleted("d", later)
+	u.RecordEnd("d", later)
 	u.dropOldEnded(later)
 	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))
@@ -52,7 +52,7 @@ func TestUnderway(t *testing.T) {
 func TestOldEvictions(t *testing.T) {
 	u, now, gang := NewActivePreemptions(), time.Now(), members("g", 1, 1, "n0")
 	u.AddVictims(known{}, hold.Holder{Group: "x"}, gang)
-	u.PodDeleted(gang[0].UID, now)
+	u.RecordEnd(gang[0].UID, now)
 	for _, after := range []time.Duration{config.MaxEvictionCooldown, config.MaxEvictionCooldown + 1} {
 		u.dropOldEnded(now.Add(after))
 		at, known := u.LastEvicted(OwnerOf(known{}, gang[0]), hold.Holder{}), after == config.MaxEvictionCooldown
@@ -62,42 +62,37 @@ func TestOldEvictions(t *testing.T) {
 	}
 }
 
-// TestAwaited: a preemptor awaits a victim until it has ended and the scheduler's cache no longer has it, whichever is
-// known first.
-func TestAwaited(t *testing.T) {
+// TestRecordEnd: a preemptor awaits a victim until it has ended. For a while, its end may be reported again.
+func TestRecordEnd(t *testing.T) {
 	u, now, x := NewActivePreemptions(), time.Now(), hold.Holder{Group: "x"}
-	u.AddVictims(known{}, x, pods("a", "b", "c", "d"))
-	check := func(what string, awaited, victims int) {
+	u.AddVictims(known{}, x, pods("a", "b", "c"))
+	check := func(what string, want int) {
 		t.Helper()
-		if got := u.Awaited(x); got != awaited || u.Victims(x) != victims {
-			t.Errorf("%s: %d are awaited, %d have not ended; want %d, %d", what, got, u.Victims(x), awaited, victims)
+		if got := u.Victims(x); got != want {
+			t.Errorf("%s: %d have not ended, want %d", what, got, want)
 		}
 	}
-	check("it has begun", 4, 4)
-	u.PodDeleted("a", now)
-	check("one has ended", 4, 3)
-	for range 2 { // an informer may say it again
-		if !u.LeftCache("a", now) {
+	check("it has begun", 3)
+	for range 2 { // a pod may be reported again
+		if !u.RecordEnd("a", now) {
 			t.Error("it was no victim")
 		}
 	}
-	check("and the cache knows", 3, 3)
-	if !u.LeftCache("b", now) {
-		t.Error("nor was the next one")
-	}
-	check("the cache was first to know of another", 2, 2)
-	u.PodDeleted("b", now)
-	check("then the others", 2, 2)
+	check("one has ended", 2)
 	u.Release("c")
-	check("one is spared", 1, 1)
-	if u.LeftCache("c", now) || u.LeftCache("stranger", now) {
+	check("one is spared", 1)
+	if u.RecordEnd("c", now) || u.RecordEnd("stranger", now) {
 		t.Error("others were victims")
 	}
-	u.PodDeleted("d", now)
+	u.RecordEnd("b", now)
 	u.dropOldEnded(now.Add(endedFor))
-	check("the cache does not know of the last", 1, 0)
+	if !u.RecordEnd("b", now) {
+		t.Error("it was no victim a while ago")
+	}
 	u.dropOldEnded(now.Add(2 * endedFor))
-	check("for very long", 0, 0)
+	if u.RecordEnd("b", now) || len(u.All()) > 0 {
+		t.Error("it was a victim long ago")
+	}
 }
 
 // TestFreed: the time when a victim of a preemptor last ended is remembered for a while; a spared victim does not
@@ -108,11 +103,11 @@ func TestFreed(t *testing.T) {
 	u.AddVictims(known{}, x, pods("a", "b"))
 	u.AddVictims(known{}, y, pods("c", "d"))
 	u.Release("c")
-	u.PodDeleted("a", now)
+	u.RecordEnd("a", now)
 	if at := u.LastFreed(x); !at.Equal(now) || !u.LastFreed(y).IsZero() {
 		t.Errorf("x at %s, y at %s; want x now, y never", at, u.LastFreed(y))
 	}
-	u.PodDeleted("d", now.Add(2*endedFor))
+	u.RecordEnd("d", now.Add(2*endedFor))
 	u.dropOldEnded(now.Add(2 * endedFor))
 	if !u.LastFreed(x).IsZero() || u.LastFreed(y).IsZero() {
 		t.Errorf("much later: x at %s, y at %s; want y only", u.LastFreed(x), u.LastFreed(y))

@@ -26,10 +26,8 @@ func (e *Evictor) PodUpdated(pod *v1.Pod) {
 
 // PodDeleted records that a pod no longer exists.
 func (e *Evictor) PodDeleted(pod *v1.Pod) {
-	now := e.Clock.Now()
-	e.Underway.PodDeleted(pod.UID, now)
 	if pod.Spec.NodeName == "" {
-		e.Underway.LeftCache(pod.UID, now) // the scheduler's cache never had it
+		e.Underway.RecordEnd(pod.UID, e.Clock.Now()) // the scheduler's cache never had it
 	}
 	e.unfinished.Delete(pod.UID)
 }

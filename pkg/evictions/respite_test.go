@@ -69,7 +69,7 @@ func TestRespite(t *testing.T) {
 			underway := NewActivePreemptions()
 			if c.evicted > 0 {
 				underway.AddVictims(known{}, hold.Holder{Group: cmp.Or(c.by, "x")}, members("g", 4, 2, "n2")[3:])
-				underway.PodDeleted("g-3", now.Add(-c.evicted))
+				underway.RecordEnd("g-3", now.Add(-c.evicted))
 			}
 			if c.over {
 				underway.Conclude(hold.Holder{Group: "p"})

@@ -80,7 +80,7 @@ type Set struct {
 func NewSet() *Set {
 	slots, holds, order, leading := binder.NewSlots(), ledger.New(), positions.New(), make(chan struct{})
 	underway, events, watched, statuses := evictions.NewActivePreemptions(), cacheevents.New(), watches.New(), status.New(leading)
-	gangs := registry.New(holds, underway.Awaited, watched)
+	gangs := registry.New(holds, underway.Victims, watched)
 	reserve, decided := reservepods.NewStore(), decisions.New()
 	queues := fairshare.NewDispatcher(gangs, holds, underway.Victims, leading, statuses, watched)
 	reserved := reservations.New(holds, reserve, watched, leading, queues)

@@ -131,8 +131,8 @@ func (a *ahead) Now() time.Time { return time.Now().Add(a.by) }
 // victims are those that have not ended, by what they make room for.
 type victims map[hold.Holder]int
 
-func (v *victims) Awaited(holder hold.Holder) int    { return (*v)[holder] }
-func (*victims) LeftCache(types.UID, time.Time) bool { return false }
+func (v *victims) Victims(holder hold.Holder) int    { return (*v)[holder] }
+func (*victims) RecordEnd(types.UID, time.Time) bool { return false }
 
 // ask lets in the job whose turn it is, when pauses are over.
 func (s *stage) ask() {

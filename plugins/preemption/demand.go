@@ -163,7 +163,7 @@ func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
 	for _, uid := range pl.Underway.VictimsOf(holder) {
 		pod, ok := pl.podByUID(uid)
 		if !ok {
-			pl.Underway.LeftCache(uid, now) // it may have ended before it was recorded as a victim
+			pl.Underway.RecordEnd(uid, now) // it may have ended before it was recorded as a victim
 			continue
 		}
 		_, err := pl.fw.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName)

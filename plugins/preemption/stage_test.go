@@ -4,13 +4,15 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -58,7 +60,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
 	}
 	scheduler := idle.New(tb, idle.Options{
-		Name: profile, Plugins: registry, Objects: objects, Snapshot: cache.NewSnapshot(pods, nodes),
+		Name: profile, Plugins: registry, Objects: objects, Snapshot: schedulercache.NewSnapshot(pods, nodes),
 		Configure: func(p *schedconfig.KubeSchedulerProfile) {
 			p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangPreemptionArgs{
 				MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100, Workers: 4, MaxDomains: 5, ROIThresholdPercent: 5, EvictBrokenGangs: true,
@@ -68,6 +70,10 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	})
 	s.ctx = scheduler.Context
 	s.know(known{})
+	_, err := scheduler.Informers.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { s.Underway.RecordEnd(pod.UID, time.Now()) }), // as the waiting room does
+	})
+	must.Succeed(tb, err)
 	scheduler.Start()
 	return s
 }

@@ -33,7 +33,7 @@ func (r *Room) HandleEvent(event fwk.ClusterEvent, before, after any) {
 		r.holds.DropNomination(pod.UID) // others may be tried before a watch reports that the pod is gone
 	}
 	switch {
-	case ended && r.evictions != nil && r.evictions.LeftCache(pod.UID, r.clock.Now()):
+	case ended && r.evictions != nil && r.evictions.RecordEnd(pod.UID, r.clock.Now()):
 		r.RecordChange(turns.VictimEnded)
 	case cacheevents.Frees(event) || cacheevents.Ends(before, after):
 		r.RecordChange(turns.Freed)

@@ -78,11 +78,11 @@ type Gangs interface {
 
 // Evictions knows the victims of preemptors.
 type Evictions interface {
-	// Awaited returns how many victims of a holder have not ended.
-	Awaited(holder hold.Holder) int
-	// LeftCache is called when the scheduler's cache no longer has a pod on a node. It reports whether the pod was evicted
-	// to make room for others.
-	LeftCache(pod types.UID, now time.Time) bool
+	// Victims returns how many victims of a holder have not ended.
+	Victims(holder hold.Holder) int
+	// RecordEnd is called when a pod has ended, and the scheduler's cache no longer has it. It reports whether the pod was
+	// evicted to make room for others.
+	RecordEnd(pod types.UID, now time.Time) bool
 }
 
 // Queues are the queues of all profiles.
@@ -399,7 +399,7 @@ type elsewhere struct{ r *Room }
 
 // Making reports whether victims of a holder have not all ended.
 func (e elsewhere) Making(holder hold.Holder) bool {
-	return e.r.evictions != nil && e.r.evictions.Awaited(holder) > 0
+	return e.r.evictions != nil && e.r.evictions.Victims(holder) > 0
 }
 
 // Promised reports whether room is kept for a holder by nominations.

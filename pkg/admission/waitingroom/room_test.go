@@ -72,9 +72,9 @@ func (*stage) Explanation(gangspec.Key) (gangstate.Explanation, bool) {
 	return gangstate.Explanation{}, false
 }
 
-func (s *stage) Awaited(holder hold.Holder) int { return len(s.victims[holder]) }
+func (s *stage) Victims(holder hold.Holder) int { return len(s.victims[holder]) }
 
-func (s *stage) LeftCache(pod types.UID, _ time.Time) (was bool) {
+func (s *stage) RecordEnd(pod types.UID, _ time.Time) (was bool) {
 	s.left = append(s.left, pod)
 	for _, victims := range s.victims {
 		was = was || victims[pod]
