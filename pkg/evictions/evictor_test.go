@@ -201,6 +201,7 @@ func TestTogether(t *testing.T) {
 		"and those that start with it":      {all, known{key: {footprint("u", 1, pods[2]), footprint("v", 1, pods[0])}}, "u: v-2 of 1, v: v-0 of 1"},
 		"but not those that do not run":     {all, known{key: {footprint("u", 2), footprint("v", 1, pods[0])}}, "v: v-0 of 1"},
 		"no profile does":                   {all, nil, "v: v-0 of 2"},
+		"and nothing runs of it":            {pods[1:4], nil, ""},
 		"it knows only others of its group": {all, known{key: {footprint("w", 1, others...)}}, "v: v-0 of 2"},
 		"nobody says the minimum":           {silent, nil, "v: v-0 v-1 v-2 of 3"},
 		"nobody says it well":               {garbled, nil, "v: v-0 v-1 v-2 of 3"},

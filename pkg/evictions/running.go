@@ -52,8 +52,8 @@ func (o Owner) ID() string {
 	return o.Gang.In(o.Profile)
 }
 
-// Together returns the footprints of a gang, and of the gangs that start together with it and have running
-// pods, as their profile knows them. For a gang that no profile knows it reads the pods in the cache.
+// Together returns the footprints of a gang, and of the gangs that start together with it, without those that have no
+// running pods, as their profile knows them. For a gang that no profile knows it reads the pods in the cache.
 func (e *Evictor) Together(of Owner) ([]gangstate.RunningGang, error) {
 	if together, known := running(e.Gangs, of); known {
 		return together, nil
@@ -62,11 +62,15 @@ func (e *Evictor) Together(of Owner) ([]gangstate.RunningGang, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
 	}
-	return []gangstate.RunningGang{footprintOf(of, byGang(e.Gangs, slices.Values(pods))[of])}, nil
+	alone := footprintOf(of, byGang(e.Gangs, slices.Values(pods))[of])
+	if len(alone.Running) == 0 {
+		return nil, nil
+	}
+	return []gangstate.RunningGang{alone}, nil
 }
 
-// running returns the footprints of a gang, and of the gangs that start together with it and have running pods; false
-// if no profile knows it.
+// running returns the footprints of a gang, and of the gangs that start together with it, without those that have no
+// running pods; false if no profile knows the gang.
 func running(gangs Gangs, of Owner) (together []gangstate.RunningGang, known bool) {
 	all := gangs.Running(of.Profile, of.Gang)
 	known = slices.ContainsFunc(all, isFootprintOf(of))

@@ -44,9 +44,6 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 	records map[gangspec.Key]eviction.Record, left *evictions.LeftToOwner, failing map[types.UID]bool) {
 	now := e.clock.Now()
 	for _, one := range together {
-		if len(one.Running) == 0 {
-			continue
-		}
 		first, record := one.Running[0].Pod, records[one.Key]
 		owner := metav1.GetControllerOfNoCopy(first)
 		message := fmt.Sprintf("%s; %s", gangstate.TextEvicted(one.Key, record),
@@ -74,9 +71,6 @@ func (e *execution) failingJobs(ctx context.Context, together []gangstate.Runnin
 	left *evictions.LeftToOwner) map[types.UID]bool {
 	failing := map[types.UID]bool{}
 	for _, one := range together {
-		if len(one.Running) == 0 {
-			continue
-		}
 		first := one.Running[0].Pod
 		owner := objectstate.ControllingJob(first)
 		if owner == nil || left.Has(first.UID) || first.Labels[v1alpha1.JobSetNameLabel] != "" {
@@ -106,9 +100,6 @@ func (e *execution) recordEvictions(ctx context.Context,
 	together []gangstate.RunningGang) map[gangspec.Key]eviction.Record {
 	records, now := map[gangspec.Key]eviction.Record{}, e.clock.Now()
 	for _, one := range together {
-		if len(one.Running) == 0 {
-			continue
-		}
 		var pods []*v1.Pod
 		for _, member := range one.Running {
 			pods = append(pods, member.Pod)
@@ -136,7 +127,7 @@ func (e *execution) recordEvictions(ctx context.Context,
 // dropRecords removes the records from the PodGroups of gangs of which no pod was evicted after all.
 func (e *execution) dropRecords(ctx context.Context, together []gangstate.RunningGang) {
 	for _, one := range together {
-		if len(one.Running) == 0 || !hasCommunityGroup(one) {
+		if !hasCommunityGroup(one) {
 			continue
 		}
 		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, nil); err != nil {
