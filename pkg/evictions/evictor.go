@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -206,6 +207,13 @@ func isGone(ctx context.Context, client corev1client.PodsGetter, pod *v1.Pod, er
 func refuses(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
+}
+
+// InParallel calls do n times, some at a time, and returns the errors.
+func InParallel(ctx context.Context, n int, do func(int) error) []error {
+	errs := make([]error, n)
+	parallelize.NewParallelizer(parallelize.DefaultParallelism).Until(ctx, n, func(i int) { errs[i] = do(i) }, Plugin)
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // stuckAfter is how long after its grace period a pod counts as stuck.

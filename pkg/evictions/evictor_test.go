@@ -108,7 +108,7 @@ func TestRehearse(t *testing.T) {
 		return nil
 	}
 	for i, fails := range []bool{true, false, false} {
-		if errs := s.RehearseAll(s.ctx, pods[i:i+1], inTurn); fails != (len(errs) > 0) {
+		if errs := s.RehearseAll(s.ctx, pods[i:i+1]); fails != (len(errs) > 0) {
 			t.Errorf("pod %s: %v", pods[i].Name, errs)
 		}
 	}

@@ -34,10 +34,7 @@ func (e *Evictor) rehearse(ctx context.Context, kind []*v1.Pod) error {
 // too, so that the next choice of victims avoids all of them. A rule that distinguishes pods of one kind, by name for
 // example, escapes it once: after an eviction was refused that no dry run had predicted, it tries every pod for an
 // hour.
-//
-// each runs n calls concurrently, and returns their errors.
-func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod,
-	each func(n int, call func(int) error) []error) []error {
+func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod) []error {
 	onTheirWay := func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" } // their bindings will be cancelled
 	pods = slices.DeleteFunc(slices.Clone(pods), onTheirWay)
 	kinds := kindsOf(e.Gangs, pods)
@@ -45,7 +42,7 @@ func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod,
 		kinds = groupBy(pods, func(pod *v1.Pod) types.UID { return pod.UID })
 	}
 	refused := make([]bool, len(kinds))
-	failed := each(len(kinds), func(i int) error {
+	failed := InParallel(ctx, len(kinds), func(i int) error {
 		err := e.rehearse(ctx, kinds[i])
 		refused[i] = refuses(err)
 		return err
@@ -56,7 +53,7 @@ func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod,
 			others = append(others, kind[1:]...)
 		}
 	}
-	return append(failed, each(len(others), func(i int) error { return e.rehearse(ctx, others[i:i+1]) })...)
+	return append(failed, InParallel(ctx, len(others), func(i int) error { return e.rehearse(ctx, others[i:i+1]) })...)
 }
 
 // familyOf returns the family of a pod: its origin, and the keys of its labels and annotations. The origin is a

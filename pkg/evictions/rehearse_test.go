@@ -85,16 +85,6 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// inTurn makes calls one after the other.
-func inTurn(n int, call func(int) error) (errs []error) {
-	for i := range n {
-		if err := call(i); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
-
 // TestRehearseAll: which pods the API server is asked about, and which are left alone then.
 func TestRehearseAll(t *testing.T) {
 	for sentence, c := range map[string]struct {
@@ -138,7 +128,7 @@ func TestRehearseAll(t *testing.T) {
 				}
 				return nil
 			}
-			errs := s.RehearseAll(s.ctx, pods, inTurn)
+			errs := s.RehearseAll(s.ctx, pods)
 			slices.Sort(asked)
 			if got := strings.Join(asked, " "); got != c.asked || len(errs) != c.fails {
 				t.Errorf("asked about %q, want %q; %d errors, want %d", got, c.asked, len(errs), c.fails)
@@ -168,13 +158,13 @@ func TestUnexpectedRefusal(t *testing.T) {
 		return nil
 	}
 	s.Underway.AddVictims(s.Gangs, hold.Holder{Group: "p"}, pods)
-	if errs := s.RehearseAll(s.ctx, pods, inTurn); len(errs) != 0 || asked != 1 {
+	if errs := s.RehearseAll(s.ctx, pods); len(errs) != 0 || asked != 1 {
 		t.Fatalf("%d were asked about, %v, want one without an error", asked, errs)
 	}
 	if _, err := s.Evict(s.ctx, Eviction{Pod: pods[2]}); err == nil {
 		t.Fatal("no error")
 	}
-	if asked = 0; len(s.RehearseAll(s.ctx, pods, inTurn)) != 1 || asked != 3 {
+	if asked = 0; len(s.RehearseAll(s.ctx, pods)) != 1 || asked != 3 {
 		t.Errorf("%d were asked about, want all 3, and one refused", asked)
 	}
 }

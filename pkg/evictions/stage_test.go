@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -70,6 +71,7 @@ type stage struct {
 
 func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 	t.Helper()
+	metrics.Register() // the one of parallel calls
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	var objects []runtime.Object

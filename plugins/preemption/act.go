@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
@@ -90,8 +89,7 @@ func (e *execution) carryOut(ctx context.Context) {
 // prepare does all that can be undone, and then makes promises make way. It returns what failed, or why the decision no
 // longer holds.
 func (e *execution) prepare(ctx context.Context) (failed []error, stale string) {
-	each := func(n int, call func(int) error) []error { return e.parallel(ctx, n, call) }
-	if failed = e.evictor.RehearseAll(ctx, e.f.victims, each); len(failed) > 0 {
+	if failed = e.evictor.RehearseAll(ctx, e.f.victims); len(failed) > 0 {
 		return failed, ""
 	}
 	if failed = e.nominateAll(ctx); len(failed) > 0 {
@@ -129,7 +127,7 @@ func (e *execution) evictAll(ctx context.Context) []error {
 		preempting(e.d, e.f, e.cutShortMessage(e.d)).Record(e.handle.EventRecorder())
 	}
 	units := e.f.units(e.args.EvictBrokenGangs)
-	errs := e.parallel(ctx, len(units), func(i int) error {
+	errs := evictions.InParallel(ctx, len(units), func(i int) error {
 		switch u := units[i]; {
 		case !e.victimsNeeded(u.pods):
 			e.releaseVictims(u.pods)
@@ -245,11 +243,4 @@ func (e *execution) evictOne(ctx context.Context, one evictions.Eviction) error 
 		e.Holds.DropNomination(one.Pod.UID) // the preemptor comes in its place
 	}
 	return nil
-}
-
-// parallel calls do n times, some at a time, and returns the errors.
-func (pl *GangPreemption) parallel(ctx context.Context, n int, do func(int) error) []error {
-	errs := make([]error, n)
-	parallelize.NewParallelizer(parallelize.DefaultParallelism).Until(ctx, n, func(i int) { errs[i] = do(i) }, Name)
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }

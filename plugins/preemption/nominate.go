@@ -18,7 +18,7 @@ import (
 // nominateAll writes the members' nominated nodes into their statuses before anything is evicted. kube-scheduler writes
 // the leader's.
 func (e *execution) nominateAll(ctx context.Context) []error {
-	return e.parallel(ctx, len(e.d.gang.Pods), func(i int) error {
+	return evictions.InParallel(ctx, len(e.d.gang.Pods), func(i int) error {
 		pod := e.d.gang.Pods[i]
 		node := e.f.plan.Nodes[pod.UID]
 		if node == "" || pod.UID == e.d.leader.UID || pod.Status.NominatedNodeName == node {

@@ -52,7 +52,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 	records := e.recordEvictions(ctx, together)
 	left := e.evictor.SuspendJobs(ctx, jobs, e.d.String())
 	failing := e.failingJobs(ctx, together, left) // once pods are deleted, it is not known whether the Job has counted them
-	errs := e.parallel(ctx, len(pods), func(i int) error {
+	errs := evictions.InParallel(ctx, len(pods), func(i int) error {
 		if marked[i] == hasEnded {
 			return nil
 		}
@@ -80,7 +80,7 @@ const (
 )
 
 func (e *execution) unmarkAll(ctx context.Context, pods []*v1.Pod, marked []markState) {
-	e.parallel(ctx, len(pods), func(i int) error {
+	evictions.InParallel(ctx, len(pods), func(i int) error {
 		if marked[i] == isMarked {
 			e.evictor.Unmark(ctx, pods[i])
 		}
@@ -92,7 +92,7 @@ func (e *execution) unmarkAll(ctx context.Context, pods []*v1.Pod, marked []mark
 // called back.
 func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int) ([]markState, error) {
 	marked := make([]markState, len(pods))
-	errs := e.parallel(ctx, len(pods), func(i int) error {
+	errs := evictions.InParallel(ctx, len(pods), func(i int) error {
 		if now, ok := e.podByUID(pods[i].UID); ok {
 			pods[i] = now
 		}
@@ -128,7 +128,7 @@ func (e *execution) evictRest(ctx context.Context, u unit, ran int, left *evicti
 			rest = append(rest, overdue...)
 		}
 		e.Underway.AddVictims(e.Gangs, e.holder(e.d), rest)
-		last := errors.Join(e.parallel(ctx, len(rest), func(i int) error {
+		last := errors.Join(evictions.InParallel(ctx, len(rest), func(i int) error {
 			return e.evictOne(ctx, evictions.Eviction{Pod: rest[i], Marked: e.evictor.Marked(rest[i]), Of: ran})
 		})...)
 		e.releaseVictims(rest)
