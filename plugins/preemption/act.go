@@ -77,7 +77,7 @@ func (e *execution) carryOut(ctx context.Context) {
 		after = pauseAfterErrors
 	}
 	if withdrawn {
-		after = e.pauses.recordAbort(e.d.attempt.Group, e.clock.Now(), after)
+		after = e.pause(e.d, after, aborted, msgAborted)
 	} else {
 		e.pauses.end(e.d.attempt.Group)
 	}

@@ -18,7 +18,7 @@ func TestEvictionCooldown(t *testing.T) {
 	takenBack := func(t *testing.T, s *stage, d *demand, ago time.Duration) {
 		f := s.decide(t, d)
 		s.execution(d, f).withdraw()
-		s.pauses.recordAbort(d.attempt.Group, s.clock.Now().Add(-ago), 0)
+		s.pauses.record(d.attempt.Group, s.clock.Now().Add(-ago), 0, aborted, msgAborted)
 	}
 	for sentence, c := range map[string]struct {
 		then func(*testing.T, *stage, *demand)

@@ -152,8 +152,8 @@ func (d *demand) String() string {
 // continues reports whether a preemptor continues an earlier decision: places are held for it, its victims have not all
 // ended, or its last decision was aborted and it decides again.
 func (pl *GangPreemption) continues(d *demand) bool {
-	_, why := pl.pauses.remaining(d.attempt.Group, pl.clock.Now())
-	return why == aborted || pl.Holds.Nominated(pl.holder(d)) || pl.Underway.Victims(pl.holder(d)) > 0
+	pause := pl.pauses.current(d.attempt.Group, pl.clock.Now())
+	return pause.why == aborted || pl.Holds.Nominated(pl.holder(d)) || pl.Underway.Victims(pl.holder(d)) > 0
 }
 
 // victimsEnding reports whether victims of the preemptor are still ending. It drops victims that do not end, or whose

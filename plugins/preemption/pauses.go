@@ -1,6 +1,7 @@
 package preemption
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -12,13 +13,15 @@ type pauses struct {
 	groups map[string]*pause
 }
 
-// pause is the pause of a preemptor.
+// pause is the pause of a preemptor; the zero value is none.
 type pause struct {
 	until time.Time
+	why   cause
+	// message is for users: why it does not search.
+	message string
 	// aborts is how many decisions in a row were aborted, and late how many searches in a row were cut short before they
 	// found any victims.
 	aborts, late int
-	why          cause
 }
 
 // cause is why a preemptor pauses.
@@ -27,20 +30,13 @@ type cause int
 const (
 	// foundNothing: there are no victims.
 	foundNothing cause = iota
-	// aborted: the decision was not carried out.
-	aborted
-	// waitsForEnding: the places of ending pods suffice.
-	waitsForEnding
-	// foundProtected: there are no victims, but some gangs are protected for a while.
-	foundProtected
 	// foundTooLate: the search was cut short before it found any.
 	foundTooLate
-	// foundOverBudget: queues, or jobs, may not lose as much as is needed.
-	foundOverBudget
+	// waitsForEnding: the places of ending pods suffice.
+	waitsForEnding
+	// aborted: the decision was not carried out.
+	aborted
 )
-
-// expired reports whether the preemptor has not returned for long.
-func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestPause }
 
 const (
 	// pauseShare: searches that find no victim take at most 1/pauseShare of the scheduling goroutine's time, those of all
@@ -57,77 +53,59 @@ const (
 	firstPause = 200 * time.Millisecond
 )
 
-// remaining returns how much of its pause a preemptor has left, and why it pauses.
-func (p *pauses) remaining(group string, now time.Time) (time.Duration, cause) {
+// expired reports whether the preemptor has not returned for long.
+func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestPause }
+
+// searchTime returns how long the next search of the preemptor may take: least, doubled for each one in a row that was
+// cut short before it found any victims, up to longestSearch.
+func (p *pause) searchTime(least time.Duration) time.Duration {
+	return max(least, min(least<<min(p.late, mostDoublings), longestSearch))
+}
+
+// current returns the pause of a preemptor, which may be over.
+func (p *pauses) current(group string, now time.Time) pause {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if one := p.groups[group]; one != nil && !one.expired(now) {
-		return one.until.Sub(now), one.why
+		return *one
 	}
-	return 0, foundNothing
+	return pause{}
 }
 
-// timeFor returns how long the next search of a preemptor may take: least, doubled for each one in a row that was cut
-// short before it found any victims, up to longestSearch.
-func (p *pauses) timeFor(group string, now time.Time, least time.Duration) time.Duration {
+// record begins a pause of a preemptor, and returns its length. cost is how long the search took or, after a decision
+// that was aborted, the least length. A first abort costs no more; the pauses after further ones double.
+func (p *pauses) record(group string, now time.Time, cost time.Duration, why cause, message string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if one := p.groups[group]; one != nil && !one.expired(now) {
-		return max(least, min(least<<min(one.late, mostDoublings), longestSearch))
-	}
-	return least
-}
-
-// recordFailure records a search that found no victim, how long it took, and why.
-func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, why cause) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	one := p.pauseOf(group, now)
-	one.aborts, one.why = 0, why
-	if why != foundTooLate {
-		one.late = 0
-	}
-	longest, share := longestPause<<min(one.late, mostDoublings), pauseShare
-	if why == foundTooLate {
-		if one.late < mostDoublings {
-			share = cutShortShare
-		}
-		one.late++
-	}
-	one.until = now.Add(min(longest, took*time.Duration(share*len(p.groups))))
-}
-
-// recordAbort records that a decision was aborted. It returns how long the preemptor pauses: least, and after the first
-// abort at least firstPause.
-func (p *pauses) recordAbort(group string, now time.Time, least time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	one := p.pauseOf(group, now)
-	length := least
-	if one.aborts > 0 {
-		length = min(longestPause, max(least, firstPause)<<min(one.aborts-1, 10))
-	}
-	one.aborts++
-	one.why, one.until = aborted, now.Add(length)
-	return length
-}
-
-// pauseOf returns the pause of a preemptor, and drops expired ones.
-func (p *pauses) pauseOf(group string, now time.Time) *pause {
-	for other, one := range p.groups {
-		if one.expired(now) {
-			delete(p.groups, other)
-		}
-	}
+	maps.DeleteFunc(p.groups, func(_ string, one *pause) bool { return one.expired(now) })
 	one := p.groups[group]
 	if one == nil {
 		if p.groups == nil {
 			p.groups = map[string]*pause{}
 		}
-		one = &pause{until: now}
+		one = &pause{}
 		p.groups[group] = one
 	}
-	return one
+	all, length := cost*time.Duration(len(p.groups)), cost
+	switch why {
+	case foundNothing, waitsForEnding:
+		length = min(longestPause, pauseShare*all)
+		one.aborts, one.late = 0, 0
+	case foundTooLate:
+		share := time.Duration(cutShortShare)
+		if one.late >= mostDoublings {
+			share = pauseShare
+		}
+		length = min(longestPause<<min(one.late, mostDoublings), share*all)
+		one.aborts, one.late = 0, one.late+1
+	case aborted:
+		if one.aborts > 0 {
+			length = min(longestPause, max(cost, firstPause)<<min(one.aborts-1, 10))
+		}
+		one.aborts++
+	}
+	one.until, one.why, one.message = now.Add(length), why, message
+	return length
 }
 
 // end ends the pause of a preemptor.

@@ -25,51 +25,58 @@ import (
 func TestPauses(t *testing.T) {
 	var p pauses
 	now := time.Unix(1000, 0)
+	remaining := func(group string) (time.Duration, cause) {
+		one := p.current(group, now)
+		return one.until.Sub(now), one.why
+	}
 	for i, want := range []time.Duration{0, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
-		if got := p.recordAbort("a", now, 0); got != want {
+		if got := p.record("a", now, 0, aborted, msgAborted); got != want {
 			t.Errorf("pause %d: %s, want %s", i, got, want)
 		}
-		if left, why := p.remaining("a", now); left != want || why != aborted {
+		if left, why := remaining("a"); left != want || why != aborted {
 			t.Errorf("pause %d: %s is left, cause %d, want %s", i, left, why, want)
 		}
 	}
-	if got := p.recordAbort("a", now, time.Second); got != 8*time.Second {
+	if got := p.record("a", now, time.Second, aborted, msgAborted); got != 8*time.Second {
 		t.Errorf("with errors: %s, want 8s", got)
 	}
 	for range 20 {
-		p.recordAbort("a", now, time.Second)
+		p.record("a", now, time.Second, aborted, msgAborted)
 	}
-	if left, _ := p.remaining("a", now); left != longestPause {
+	if left, _ := remaining("a"); left != longestPause {
 		t.Errorf("in the end: %s, want %s", left, longestPause)
 	}
 	p.end("a")
-	if left, why := p.remaining("a", now); left > 0 || why != foundNothing {
+	if left, why := remaining("a"); left > 0 || why != foundNothing {
 		t.Errorf("once room is made: %s is left", left)
 	}
-	for _, want := range []cause{foundNothing, waitsForEnding, foundProtected} {
-		p.recordFailure("b", now, time.Second, want)
-		if left, why := p.remaining("b", now); left != pauseShare*time.Second || why != want {
+	for _, want := range []cause{foundNothing, waitsForEnding} {
+		p.record("b", now, time.Second, want, msgProtected)
+		if got := p.current("b", now).message; got != msgProtected {
+			t.Errorf("while it pauses it says %q", got)
+		}
+		if left, why := remaining("b"); left != pauseShare*time.Second || why != want {
 			t.Errorf("after a search that found nobody to evict: %s, cause %d, want %s, %d", left, why, pauseShare*time.Second, want)
 		}
 	}
 	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		if got := p.timeFor("b", now, time.Second); got != want*time.Second {
-			t.Errorf("it may search for %s, want %s", got, want*time.Second)
+		if one := p.current("b", now); one.searchTime(time.Second) != want*time.Second {
+			t.Errorf("it may search for %s, want %s", one.searchTime(time.Second), want*time.Second)
 		}
-		p.recordFailure("b", now, time.Second, foundTooLate)
+		p.record("b", now, time.Second, foundTooLate, "")
 		share := cutShortShare
 		if i >= mostDoublings {
 			share = pauseShare
 		}
-		if left, _ := p.remaining("b", now); left != time.Duration(share)*time.Second {
+		if left, _ := remaining("b"); left != time.Duration(share)*time.Second {
 			t.Errorf("after search %d that was cut short it pauses for %s, want %d s", i, left, share)
 		}
 	}
-	p.recordFailure("b", now, time.Second, foundNothing)
-	if got := p.timeFor("b", now, time.Second); got != time.Second {
-		t.Errorf("after a search that ended in time it may search for %s, want 1s", got)
+	p.record("b", now, time.Second, foundNothing, "")
+	if one := p.current("b", now); one.searchTime(time.Second) != time.Second {
+		t.Errorf("after a search that ended in time it may search for %s, want 1s", one.searchTime(time.Second))
 	}
-	p.recordFailure("c", now.Add(2*longestPause), time.Millisecond, foundNothing)
+	p.record("c", now.Add(2*longestPause), time.Millisecond, foundNothing, "")
 	if len(p.groups) != 1 {
 		t.Errorf("%d preemptors are remembered, want the one that came", len(p.groups))
 	}

@@ -222,10 +222,10 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	logger := klog.FromContext(ctx)
 	switch {
 	case err != nil:
-		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, foundNothing)
+		pl.pause(d, took, foundNothing, pl.noVictimsMessage(d))
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
 	case found != nil && found.waits() && pl.Holds.Nominated(pl.holder(d)):
-		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
+		pl.pause(d, took, waitsForEnding, msgWaiting)
 		return nil, d.refused(msgWaiting)
 	case found == nil && d.delayed:
 		pl.Holds.DropNominations(pl.holder(d))
@@ -235,40 +235,34 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		pl.retryAfter(d.leader, devicesFreeingRetry)
 		return nil, d.refused(msgWaiting)
 	case found == nil:
-		why := foundNothing
+		message := pl.noVictimsMessage(d)
 		if d.cutShort {
-			why = foundTooLate
-		} else if !d.protectedUntil.IsZero() {
-			why = foundProtected
-		} else if d.overBudget {
-			why = foundOverBudget
-		}
-		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, why)
-		if left, _ := pl.pauses.remaining(d.attempt.Group, pl.clock.Now()); why == foundTooLate {
-			pl.retryAfter(d.leader, left)
+			pl.retryAfter(d.leader, pl.pause(d, took, foundTooLate, message))
+		} else {
+			pl.pause(d, took, foundNothing, message)
 		}
 		if !d.protectedUntil.IsZero() {
 			pl.retryAfter(d.leader, d.protectedUntil.Sub(pl.clock.Now()))
 		}
-		pl.recordDecision(ctx, d, nil, decisions.NoVictims, pl.noVictimsMessage(d, why))
+		pl.recordDecision(ctx, d, nil, decisions.NoVictims, message)
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
 		// A node that it was nominated to may be gone. The other places must not stay idle.
 		pl.Holds.DropNominations(pl.holder(d))
-		return nil, d.refused(pl.noVictimsMessage(d, why))
+		return nil, d.refused(message)
 	}
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.textNumbers(d),
 		"took", took, "cutShort", d.cutShort)
 	pl.recordDecision(ctx, d, found, decisions.Evict, pl.cutShortMessage(d))
 	if !pl.begin(ctx, d, found) {
 		pl.recordDecision(ctx, d, found, decisions.Withdrawn, msgAborted)
-		pl.retryAfter(d.leader, pl.pauses.recordAbort(d.attempt.Group, pl.clock.Now(), 0))
+		pl.retryAfter(d.leader, pl.pause(d, 0, aborted, msgAborted))
 		return nil, d.refused(msgWaiting)
 	}
 	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
 }
 
 // noVictimsMessage returns the message of a search that found no victims.
-func (pl *GangPreemption) noVictimsMessage(d *demand, why cause) string {
+func (pl *GangPreemption) noVictimsMessage(d *demand) string {
 	switch {
 	case d.never && reservepods.IsReservePod(d.leader):
 		return msgReserves
@@ -279,12 +273,12 @@ func (pl *GangPreemption) noVictimsMessage(d *demand, why cause) string {
 			return msgBeyond + msgReclaims
 		}
 		return msgBeyond
-	case why == foundOverBudget:
-		return msgBudget
-	case why == foundTooLate:
+	case d.cutShort:
 		return fmt.Sprintf(msgTooLate, pl.args.SearchTimeout.Duration)
-	case why == foundProtected:
+	case !d.protectedUntil.IsZero():
 		return msgProtected
+	case d.overBudget:
+		return msgBudget
 	default:
 		return msgNoVictims
 	}
@@ -318,21 +312,22 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 	if pl.victimsEnding(d) || pl.preemptedPodsEnding(d) {
 		return msgWaiting
 	}
-	left, why := pl.pauses.remaining(d.attempt.Group, pl.clock.Now())
-	if left <= 0 || why == waitsForEnding && !pl.Holds.Nominated(pl.holder(d)) {
+	now := pl.clock.Now()
+	pause := pl.pauses.current(d.attempt.Group, now)
+	left := pause.until.Sub(now)
+	if left <= 0 || pause.why == waitsForEnding && !pl.Holds.Nominated(pl.holder(d)) {
 		return ""
-	}
-	if why == aborted {
-		return msgAborted
 	}
 	if pl.holder(d).IsSinglePod() {
 		// The event that queued the pod may have helped. A gang retries without this.
 		pl.retryAfter(d.leader, left)
 	}
-	if why == waitsForEnding {
-		return msgWaiting
-	}
-	return pl.noVictimsMessage(d, why) // the last search's message still holds
+	return pause.message
+}
+
+// pause begins a pause of a preemptor, and returns its length; see [pauses.record].
+func (pl *GangPreemption) pause(d *demand, cost time.Duration, why cause, message string) time.Duration {
+	return pl.pauses.record(d.attempt.Group, pl.clock.Now(), cost, why, message)
 }
 
 const (

@@ -63,7 +63,8 @@ func (f *found) textNumbers(d *demand) string {
 // best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	now := pl.clock.Now()
-	d.timeout = pl.pauses.timeFor(d.attempt.Group, now, pl.args.SearchTimeout.Duration)
+	pause := pl.pauses.current(d.attempt.Group, now)
+	d.timeout = pause.searchTime(pl.args.SearchTimeout.Duration)
 	d.deadline, d.cutShort, d.overBudget = now.Add(d.timeout), false, false
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {

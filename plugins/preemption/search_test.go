@@ -369,7 +369,7 @@ func TestSearchBesideOthersOfTheGroup(t *testing.T) {
 func TestReservationsThatEvictNothing(t *testing.T) {
 	for name, want := range map[string]string{"train-0": msgNever, reservepods.PodName("r", 0): msgReserves} {
 		d := &demand{never: true, leader: st.MakePod().Name(name).Obj()}
-		if got := (&GangPreemption{}).noVictimsMessage(d, foundNothing); got != want {
+		if got := (&GangPreemption{}).noVictimsMessage(d); got != want {
 			t.Errorf("%s is told %q, want %q", name, got, want)
 		}
 	}
@@ -396,7 +396,7 @@ func TestExtraMembersEvictNothing(t *testing.T) {
 	for queue, want := range map[queuesFor]string{"": msgBeyond, "research": msgBeyond + msgReclaims} {
 		d := &demand{leader: st.MakePod().Name("train-9").Obj()}
 		d.gang.Beyond = true
-		if got := (&GangPreemption{Shared: Shared{Queues: queue}}).noVictimsMessage(d, foundNothing); got != want {
+		if got := (&GangPreemption{Shared: Shared{Queues: queue}}).noVictimsMessage(d); got != want {
 			t.Errorf("in queue %q it is told %q, want %q", queue, got, want)
 		}
 	}

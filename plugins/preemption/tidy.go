@@ -35,8 +35,7 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 func (pl *GangPreemption) retryHolder(holder hold.Holder, now time.Time) {
 	for _, one := range pl.Holds.NominationsOf(holder) {
 		if pod, exists := pl.podByUID(one.For); exists {
-			left, _ := pl.pauses.remaining(holder.Group, now)
-			pl.retryAfter(pod, left)
+			pl.retryAfter(pod, pl.pauses.current(holder.Group, now).until.Sub(now))
 			return
 		}
 	}

@@ -141,7 +141,7 @@ func TestMoreTime(t *testing.T) {
 		if !d.cutShort || searches > 5 {
 			t.Fatalf("search %d found no victims in %s", searches, d.timeout)
 		}
-		s.pauses.recordFailure(d.attempt.Group, clock.FakeClock.Now(), time.Second, foundTooLate)
+		s.pauses.record(d.attempt.Group, clock.FakeClock.Now(), time.Second, foundTooLate, msgTooLate)
 	}
 }
 
@@ -161,8 +161,8 @@ func TestTooLate(t *testing.T) {
 		t.Errorf("remembered is %+v", list)
 	}
 	clock.step = 0
-	left, why := s.pauses.remaining(hold.SinglePod(preemptor.UID), clock.Now())
-	if why != foundTooLate || left <= 0 || left > longestPause {
-		t.Errorf("it pauses for %s, cause %d", left, why)
+	pause := s.pauses.current(hold.SinglePod(preemptor.UID), clock.Now())
+	if left := pause.until.Sub(clock.Now()); pause.why != foundTooLate || left <= 0 || left > longestPause {
+		t.Errorf("it pauses for %s, cause %d", left, pause.why)
 	}
 }
