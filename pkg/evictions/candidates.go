@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // Nodes are the nodes of the cluster, by index.
@@ -167,8 +168,8 @@ func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.RunningGan
 		return permits
 	}
 	return func(pod *v1.Pod) bool {
-		if permits(pod) && (c.protectedUntil.IsZero() || end.Before(c.protectedUntil)) {
-			c.protectedUntil = end
+		if permits(pod) {
+			c.protectedUntil = times.Earlier(c.protectedUntil, end)
 		}
 		return false
 	}

@@ -124,7 +124,7 @@ func (e *execution) evictAll(ctx context.Context) []error {
 		return nil // only nominations and holds make way
 	}
 	if e.preemptorNeeds() {
-		preempting(e.d, e.f, e.cutShortMessage(e.d)).Record(e.handle.EventRecorder())
+		preempting(e.d, e.f, e.cutShortMessage(e.d)).Record(e.fw.EventRecorder())
 	}
 	units := e.f.units(e.args.EvictBrokenGangs)
 	errs := evictions.InParallel(ctx, len(units), func(i int) error {
@@ -233,7 +233,7 @@ func (e *execution) evictOne(ctx context.Context, one evictions.Eviction) error 
 		return err
 	}
 	if outcome == evictions.Ends || outcome == evictions.CalledOff {
-		e.counted.Do(func() { preemptions.WithLabelValues(e.f.round).Inc() })
+		e.counted.Do(func() { preemptions.WithLabelValues(e.f.round.Name).Inc() })
 		victimsTotal.Inc()
 	}
 	switch outcome {

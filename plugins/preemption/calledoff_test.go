@@ -39,7 +39,7 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 	onTheirWay := members("v", 2, 2, 10, 1, "")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, onTheirWay[0], onTheirWay[1])
 	waiting := map[types.UID]*sample.WaitingPod{onTheirWay[0].UID: {}, onTheirWay[1].UID: {}}
-	s.evictor.InFlight = permitted{InFlight: s.handle, pods: waiting}
+	s.evictor.InFlight = permitted{InFlight: s.fw, pods: waiting}
 	v := s.change(t, nil, 2)
 	for _, pod := range members("v", 2, 2, 10, 1, "n0") { // soon
 		v.comes(pod)
@@ -178,7 +178,7 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 					}
 					cancel()
 					return nil
-				}}.stand(s.handle.ClientSet().(*fake.Clientset))
+				}}.stand(s.fw.ClientSet().(*fake.Clientset))
 			} else {
 				v.comes(late)
 				cancel()

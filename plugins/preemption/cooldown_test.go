@@ -48,7 +48,7 @@ func TestEvictionCooldown(t *testing.T) {
 			victims, preemptor := members("v", 4, 1, 10, 1, "n0"), members("p", 3, 2, 100, 1)
 			objects := objectsOf(victims, preemptor)
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
-			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
+			server{}.stand(s.fw.ClientSet().(*fake.Clientset))
 			s.args.EvictionCooldown.Duration = time.Hour
 			first := s.demand(t, gangspec.Spec{}, preemptor[:2]...)
 			s.carryOutNow(t, first)

@@ -54,13 +54,6 @@ type demand struct {
 	untried int
 }
 
-// protectUntil records when the first of the protected gangs may be evicted.
-func (d *demand) protectUntil(until time.Time) {
-	if !until.IsZero() && (d.protectedUntil.IsZero() || until.Before(d.protectedUntil)) {
-		d.protectedUntil = until
-	}
-}
-
 // timeIsUp reports whether the search must end early.
 func (pl *GangPreemption) timeIsUp(d *demand) bool {
 	d.cutShort = d.cutShort || !pl.clock.Now().Before(d.deadline)
@@ -123,7 +116,7 @@ func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
 	if !pl.Gangs.IsEvictedAlone(pod) {
 		return a // its gang runs and lacks it
 	}
-	if _, exists := pl.podByUID(pod.UID); !exists {
+	if _, exists := pl.evictor.Pod(pod.UID); !exists {
 		return a // a reserve pod never exists, so its end would be missed
 	}
 	if delay, _ := gangspec.PreemptionDelayOf(pod); delay > 0 {
@@ -161,7 +154,7 @@ func (pl *GangPreemption) continues(d *demand) bool {
 func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
 	holder, now := pl.holder(d), pl.clock.Now()
 	for _, uid := range pl.Underway.VictimsOf(holder) {
-		pod, ok := pl.podByUID(uid)
+		pod, ok := pl.evictor.Pod(uid)
 		if !ok {
 			pl.Underway.RecordEnd(uid, now) // it may have ended before it was recorded as a victim
 			continue

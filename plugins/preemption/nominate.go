@@ -55,7 +55,7 @@ func (pl *GangPreemption) syncNominations(ctx context.Context) {
 }
 
 func (pl *GangPreemption) syncNomination(ctx context.Context, uid types.UID) error {
-	pod, ok := pl.podByUID(uid)
+	pod, ok := pl.evictor.Pod(uid)
 	if !ok || pod.Spec.SchedulerName != pl.fw.ProfileName() || !objectstate.AwaitsNode(pod) {
 		return nil
 	}

@@ -79,7 +79,6 @@ type Shared struct {
 type GangPreemption struct {
 	Shared
 	args    *config.GangPreemptionArgs
-	handle  fwk.Handle
 	fw      framework.Framework
 	budgets policylisters.PodDisruptionBudgetLister
 	// namespaces are for the affinity of preemptors.
@@ -97,8 +96,6 @@ type GangPreemption struct {
 	evictor *evictions.Evictor
 	// groups writes PodGroups of gangs that were evicted.
 	groups pgclientset.Interface
-	// podByUID finds a pod.
-	podByUID func(types.UID) (*v1.Pod, bool)
 	// idleSince is since when a holder could not use what it holds; only tidy uses it.
 	idleSince map[hold.Holder]time.Time
 
@@ -157,7 +154,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &GangPreemption{
-			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idleSince: map[hold.Holder]time.Time{},
+			Shared: shared, args: args, fw: fw, clock: clock.RealClock{}, idleSince: map[hold.Holder]time.Time{},
 			budgets:          handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 			namespaces:       handle.SharedInformerFactory().Core().V1().Namespaces().Lister(),
 			staleNominations: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
@@ -181,16 +178,17 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 }
 
 // makeEvictor creates the evictor of this profile.
-func (pl *GangPreemption) makeEvictor() (err error) {
-	pods := pl.handle.SharedInformerFactory().Core().V1().Pods()
-	if pl.podByUID, err = evictions.PodsByUID(pods.Informer()); err != nil {
+func (pl *GangPreemption) makeEvictor() error {
+	pods := pl.fw.SharedInformerFactory().Core().V1().Pods()
+	byUID, err := evictions.PodsByUID(pods.Informer())
+	if err != nil {
 		return err
 	}
 	pl.evictor = &evictions.Evictor{
-		Profile: pl.fw.ProfileName(), Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(),
+		Profile: pl.fw.ProfileName(), Client: pl.fw.ClientSet().CoreV1(), Recorder: pl.fw.EventRecorder(),
 		Clock: pl.clock,
-		Pod:   pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
-		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy, Namespaces: pl.namespaces},
+		Pod:   byUID, Pods: pods.Lister(), InFlight: pl.fw, Gangs: pl.Gangs, Underway: pl.Underway,
+		Jobs: evictions.Jobs{Client: pl.fw.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy, Namespaces: pl.namespaces},
 	}
 	return nil
 }
@@ -358,8 +356,8 @@ func (pl *GangPreemption) activateRetries(ctx context.Context) {
 		if done {
 			return
 		}
-		if pod, ok := pl.podByUID(uid); ok {
-			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		if pod, ok := pl.evictor.Pod(uid); ok {
+			pl.fw.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 			if !evictions.OwnerOf(pl.Gangs, pod).IsPod() {
 				pl.Gangs.Changed() // a gang in backoff is not activated
 			}

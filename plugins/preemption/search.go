@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // found is a solution: the victims, and the plan that they make possible.
@@ -35,8 +36,8 @@ type found struct {
 	// outrank are the holders on the nodes of the plan that must make way.
 	outrank []hold.Holder
 	domain  string
-	// round is the name of the round that found them, and done the verb for events.
-	round, done string
+	// round is the one that found them; the zero value if no pod goes.
+	round extension.Round
 	// claim identifies the decision in the ledger once it is carried out.
 	claim uint64
 	// reliesOn are victims of other preemptors, not being deleted yet, on the preemptor's nodes.
@@ -127,7 +128,7 @@ func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds [
 	}
 	queueOf := rounds[0].Queue
 	return slices.ContainsFunc(pl.Holds.NominationsOf(holder), func(one hold.Hold) bool {
-		pod, exists := pl.podByUID(one.For)
+		pod, exists := pl.evictor.Pod(one.For)
 		return exists && queueOf(pod) != "" && queueOf(pod) != queueOf(d.leader)
 	})
 }
@@ -161,7 +162,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 			func(node int) bool { return avoid.Has(infos[node].Node().Name) })
 	}
 	best, err = s.bestDomain(ctx, domains)
-	d.protectUntil(s.ProtectedUntil())
+	d.protectedUntil = times.Earlier(d.protectedUntil, s.ProtectedUntil())
 	if best == nil || err != nil {
 		return nil, err
 	}
@@ -169,8 +170,8 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	for _, node := range best.nodes() {
 		best.reliesOn = append(best.reliesOn, s.promised[node]...)
 	}
-	if best.round = "make way"; round != nil {
-		best.round, best.done = round.Name, round.Done
+	if round != nil {
+		best.round = *round
 	}
 	if best.waits() && len(s.Ending) == 0 {
 		return nil, nil // no eviction helps against what keeps the gang out

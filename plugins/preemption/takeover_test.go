@@ -43,7 +43,7 @@ func TestTakenOver(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
-			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
+			server{}.stand(s.fw.ClientSet().(*fake.Clientset))
 			first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
 			chosen, taken := s.takeOver(t, first, second)
 			if spared {

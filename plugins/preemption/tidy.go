@@ -34,7 +34,7 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 // retryHolder makes a preemptor that waits for its places retry when its pause is over.
 func (pl *GangPreemption) retryHolder(holder hold.Holder, now time.Time) {
 	for _, one := range pl.Holds.NominationsOf(holder) {
-		if pod, exists := pl.podByUID(one.For); exists {
+		if pod, exists := pl.evictor.Pod(one.For); exists {
 			pl.retryAfter(pod, pl.pauses.current(holder.Group, now).until.Sub(now))
 			return
 		}
@@ -70,7 +70,7 @@ func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 // isAboveCeiling reports whether pods wait since their queue would exceed its capability with them: the places that
 // they are nominated to count as used by it.
 func (pl *GangPreemption) isAboveCeiling(pods []types.UID) bool {
-	pod, ok := pl.podByUID(pods[0])
+	pod, ok := pl.evictor.Pod(pods[0])
 	if !ok {
 		return false
 	}
@@ -85,7 +85,7 @@ func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placin
 	if !holder.IsSinglePod() {
 		return pl.Gangs.Placing(holder)
 	}
-	pod, ok := pl.podByUID(pods[0])
+	pod, ok := pl.evictor.Pod(pods[0])
 	if !ok {
 		return true // its nomination goes with it
 	}

@@ -27,7 +27,7 @@ func (e *execution) preemptorNeeds() bool {
 	there := 0
 	for uid := range e.f.plan.Nodes {
 		one, nominated := e.Holds.Nomination(uid)
-		if pod, ok := e.podByUID(uid); ok && pod.DeletionTimestamp == nil && nominated && one.Claim == e.f.claim {
+		if pod, ok := e.evictor.Pod(uid); ok && pod.DeletionTimestamp == nil && nominated && one.Claim == e.f.claim {
 			there++
 		}
 	}
@@ -60,7 +60,7 @@ func (pl *GangPreemption) wantedByOther(victims []*v1.Pod) (hold.Hold, bool) {
 // that chose the victim no longer needs it; nil otherwise.
 func (e *execution) otherPreemptor(victim *v1.Pod) (*v1.Pod, string) {
 	one, wanted := e.wantedByOther([]*v1.Pod{victim})
-	pod, there := e.podByUID(one.For)
+	pod, there := e.evictor.Pod(one.For)
 	if !wanted || !there || e.preemptorNeeds() {
 		return nil, ""
 	}

@@ -133,7 +133,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			min: 4, left: "",
 			between: func(s *stage, _ *demand, v *changing) {
 				late := member("v", 4, 4, 10, 1, "n1")
-				if err := s.handle.ClientSet().(*fake.Clientset).Tracker().Add(late); err != nil {
+				if err := s.fw.ClientSet().(*fake.Clientset).Tracker().Add(late); err != nil {
 					panic(err)
 				}
 				v.comes(late)
@@ -170,7 +170,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 						once.Do(func() { c.between(s, d, v) })
 					}
 					return nil
-				}}.stand(s.handle.ClientSet().(*fake.Clientset))
+				}}.stand(s.fw.ClientSet().(*fake.Clientset))
 			case c.between != nil:
 				c.between(s, d, v)
 			}
@@ -197,7 +197,7 @@ func (s *stage) markedPods(t *testing.T) []string {
 // podNames lists some pods of the API server.
 func (s *stage) podNames(t *testing.T, which func(*v1.Pod) bool) (names []string) {
 	t.Helper()
-	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
+	list, err := s.fw.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
 	must.Succeed(t, err)
 	for i := range list.Items {
 		if which(&list.Items[i]) {
@@ -229,7 +229,7 @@ func (s *stage) change(t *testing.T, pods []*v1.Pod, min int) *changing {
 			v.ends(name)
 		}
 		return nil
-	}}.stand(s.handle.ClientSet().(*fake.Clientset))
+	}}.stand(s.fw.ClientSet().(*fake.Clientset))
 	return v
 }
 
@@ -245,7 +245,7 @@ func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
 			objects := objectsOf(victims, preemptor)
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, objects...)
 			v := s.change(t, victims, 2)
-			client := s.handle.ClientSet().(*fake.Clientset)
+			client := s.fw.ClientSet().(*fake.Clientset)
 			var once sync.Once
 			client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				if len(a.(clienttesting.DeleteAction).GetDeleteOptions().DryRun) == 0 {

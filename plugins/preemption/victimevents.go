@@ -32,7 +32,7 @@ func (e *execution) recordVictims() {
 			loses := b.Kind == victim.Whole ||
 				slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.Part == "" || p.Part == one.Key.String() })
 			if one.Object.UID != "" && loses {
-				gangLost(e.d, e.f, b, one).Record(e.handle.EventRecorder())
+				gangLost(e.d, e.f, b, one).Record(e.fw.EventRecorder())
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 		message := fmt.Sprintf("%s; %s", gangstate.TextEvicted(one.Key, record),
 			successors(first, left.Has(first.UID), owner != nil && failing[owner.UID]))
 		if owner != nil {
-			evicted(e.d, first.Namespace, owner, record, message).Record(e.handle.EventRecorder())
+			evicted(e.d, first.Namespace, owner, record, message).Record(e.fw.EventRecorder())
 		}
 		if !hasCommunityGroup(one) {
 			continue // lockstep-controller writes native PodGroups by their pods
@@ -181,15 +181,15 @@ func (f *found) textLost(b victim.Bundle) string {
 	n, of := len(b.Pods), len(b.Gang.Pods)
 	switch {
 	case b.Broken:
-		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, %s", n, of, b.Gang.Min, f.done)
+		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, %s", n, of, b.Gang.Min, f.round.Done)
 	case b.Kind == victim.Safe:
-		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, b.Gang.Min, f.done)
+		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, b.Gang.Min, f.round.Done)
 	case of == 1:
-		return f.done
+		return f.round.Done
 	case slices.ContainsFunc(f.gangs[b.Gang.ID].Gangs, func(one gangstate.RunningGang) bool { return one.Whole }):
-		return fmt.Sprintf("all %d pods, which the PodGroup has disrupted together only, %s", of, f.done)
+		return fmt.Sprintf("all %d pods, which the PodGroup has disrupted together only, %s", of, f.round.Done)
 	default:
-		return fmt.Sprintf("all %d pods, minimum %d, %s", of, b.Gang.Min, f.done)
+		return fmt.Sprintf("all %d pods, minimum %d, %s", of, b.Gang.Min, f.round.Done)
 	}
 }
 

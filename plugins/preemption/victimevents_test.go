@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -146,7 +147,7 @@ func TestOneLossOfAGang(t *testing.T) {
 		return &victim.Gang{ID: id, Min: least, Pods: pods(names...)}
 	}
 	elastic, whole, single := gang("elastic", 2, "a", "b", "c"), gang("whole", 2, "d", "e", "f", "g"), gang("single", 1, "h")
-	f := &found{plan: &planner.Plan{}, done: "preempted", domain: "2 of 4 nodes", selection: victim.Selection{Bundles: []victim.Bundle{
+	f := &found{plan: &planner.Plan{}, round: extension.Round{Done: "preempted"}, domain: "2 of 4 nodes", selection: victim.Selection{Bundles: []victim.Bundle{
 		{Kind: victim.Safe, Gang: elastic, Pods: pods("c")}, {Kind: victim.Safe, Gang: whole, Pods: pods("f", "g")},
 		{Kind: victim.Whole, Gang: whole, Pods: pods("d", "e")}, {Kind: victim.Whole, Gang: single, Pods: pods("h")},
 	}}, gangs: map[string]evictions.Candidate{}}

@@ -14,7 +14,7 @@ import (
 // watch restores, from the pods' statuses, the nominations that this process did not make: after a restart that is all
 // of them.
 func (pl *GangPreemption) watch() error {
-	_, err := pl.Watches.ListenToPods(pl.handle.SharedInformerFactory(), watches.Nominations,
+	_, err := pl.Watches.ListenToPods(pl.fw.SharedInformerFactory(), watches.Nominations,
 		watches.PodListener{Seen: pl.podChanged, Gone: pl.podDeleted})
 	return err
 }
@@ -41,7 +41,7 @@ func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
 			pl.queueNomination(pod.UID)
 		}
 	case node != "" && node != before:
-		now, exists := pl.podByUID(pod.UID) // this listener may be late
+		now, exists := pl.evictor.Pod(pod.UID) // this listener may be late
 		if !exists || now.DeletionTimestamp != nil || now.Spec.NodeName != "" {
 			return
 		}

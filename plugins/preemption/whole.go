@@ -93,7 +93,7 @@ func (e *execution) unmarkAll(ctx context.Context, pods []*v1.Pod, marked []mark
 func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int) ([]markState, error) {
 	marked := make([]markState, len(pods))
 	errs := evictions.InParallel(ctx, len(pods), func(i int) error {
-		if now, ok := e.podByUID(pods[i].UID); ok {
+		if now, ok := e.evictor.Pod(pods[i].UID); ok {
 			pods[i] = now
 		}
 		if pods[i].Spec.NodeName == "" {
