@@ -172,6 +172,20 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 	}
 }
 
+// TestVictimsThatEndedUnseen: a victim that ended before it was recorded is not waited for, and is forgotten.
+func TestVictimsThatEndedUnseen(t *testing.T) {
+	s, now, p := newStage(t, known{}), time.Now(), hold.Holder{Group: "p"}
+	s.Underway.AddVictims(s.Gangs, p, members("v", 1, 0, "n0"))
+	s.ReleaseStuck(now)
+	if n, told := s.Underway.Victims(p), s.Underway.TakeInvalidated(""); n > 0 || len(told) > 0 {
+		t.Errorf("%d victims are waited for, %v are to look for others", n, told)
+	}
+	s.ReleaseStuck(now.Add(2 * endedFor))
+	if all := s.Underway.All(); len(all) > 0 {
+		t.Errorf("known are still %v", all)
+	}
+}
+
 // TestTogether: what runs of a gang is what its profile knows; of a gang that no profile knows, the pods that run, as a
 // scheduler that begins now would find them.
 func TestTogether(t *testing.T) {

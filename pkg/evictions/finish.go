@@ -98,11 +98,15 @@ func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.RunningGang
 	}
 }
 
-// ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others.
+// ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others. It also records the
+// end of those that no longer exist: they may have ended before they were recorded as victims.
 func (e *Evictor) ReleaseStuck(now time.Time) {
 	e.Underway.dropOldEnded(now)
 	for uid := range e.Underway.All() {
-		if pod, ok := e.Pod(uid); ok && Stuck(pod, now) {
+		switch pod, ok := e.Pod(uid); {
+		case !ok:
+			e.Underway.RecordEnd(uid, now)
+		case Stuck(pod, now):
 			e.Underway.GiveUp(uid)
 		}
 	}
