@@ -277,7 +277,8 @@ func (pl *Gang) plan(ctx context.Context,
 			return other, rivals, nil
 		}
 	}
-	elsewhere := pl.gangs.PartialHolders(a.Priority(), pl.fw.ProfileName())
+	elsewhere := slices.DeleteFunc(pl.gangs.PartialHolders(a.Priority()),
+		func(holder hold.Holder) bool { return holder.Profile == pl.fw.ProfileName() })
 	if len(elsewhere) == 0 {
 		return result, nil, nil
 	}

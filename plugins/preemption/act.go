@@ -152,7 +152,7 @@ func (e *execution) logVictims(ctx context.Context) {
 		for _, pod := range b.Pods {
 			if e.hasEvicted(pod.UID) {
 				lost[b.Gang.ID]++
-				why[b.Gang.ID] = e.f.textLost(b) + ": " + e.f.textWorth(e.d, b) // a gang that goes whole lists its surplus first
+				why[b.Gang.ID] = e.f.textLost(b) + ": " + e.d.textWorth(b.Gain, b.Cost) // a gang that goes whole lists its surplus first
 			}
 		}
 	}

@@ -117,9 +117,9 @@ type Gangs interface {
 	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
 	// Placing reports whether a holder is a group that only waits for capacity.
 	Placing(holder hold.Holder) bool
-	// PartialHolders lists the holders below a priority, in all profiles but one, that hold capacity without being
-	// complete; Yield makes holders release it.
-	PartialHolders(below int32, but string) []hold.Holder
+	// PartialHolders lists the holders below a priority, in all profiles, that hold capacity without being complete; Yield
+	// makes holders release it.
+	PartialHolders(below int32) []hold.Holder
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool
@@ -248,7 +248,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		pl.Holds.DropNominations(pl.holder(d))
 		return nil, d.refused(message)
 	}
-	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.textNumbers(d),
+	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", d.textWorth(found.selection.Gain(), found.selection.Cost()),
 		"took", took, "cutShort", d.cutShort)
 	pl.recordDecision(ctx, d, found, decisions.Evict, pl.cutShortMessage(d))
 	if !pl.begin(ctx, d, found) {

@@ -47,9 +47,8 @@ type found struct {
 // waits reports whether the preemptor fits once pods that are ending have ended.
 func (f *found) waits() bool { return len(f.victims)+len(f.outrank) == 0 }
 
-// textNumbers returns the numbers of a selection, for the log.
-func (f *found) textNumbers(d *demand) string {
-	gain, cost := f.selection.Gain(), f.selection.Cost()
+// textWorth says what an eviction gains and costs, for the log.
+func (d *demand) textWorth(gain, cost float64) string {
 	text := fmt.Sprintf("need %s, gain %.2f, cost %.2f", d.need, gain, cost)
 	if cost > 0 {
 		text += fmt.Sprintf(", ROI %.2f", gain/cost)
@@ -111,8 +110,8 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 // incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
 // those of lower priority, and those of which a round says so.
 func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extension.Round) []hold.Holder {
-	lower := pl.Gangs.PartialHolders(d.gang.Priority, "")
-	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32, ""), func(holder hold.Holder) bool {
+	lower := pl.Gangs.PartialHolders(d.gang.Priority)
+	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32), func(holder hold.Holder) bool {
 		return holder == own || !slices.Contains(lower, holder) &&
 			!slices.ContainsFunc(rounds(), func(round extension.Round) bool {
 				return round.MakesWay != nil && round.MakesWay(holder)

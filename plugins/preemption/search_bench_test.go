@@ -37,11 +37,11 @@ func (k known) IsEvictedAlone(pod *v1.Pod) bool {
 	return !member
 }
 
-func (k known) PartialHolders(int32, string) []hold.Holder { return nil }
-func (k known) Yield(context.Context, []hold.Holder)       {}
-func (k known) Placing(hold.Holder) bool                   { return true }
-func (k known) Synced() bool                               { return true }
-func (k known) Changed()                                   {}
+func (k known) PartialHolders(int32) []hold.Holder   { return nil }
+func (k known) Yield(context.Context, []hold.Holder) {}
+func (k known) Placing(hold.Holder) bool             { return true }
+func (k known) Synced() bool                         { return true }
+func (k known) Changed()                             {}
 func (k known) Wants(*v1.Pod) (gangstate.PlacementRequest, bool) {
 	return gangstate.PlacementRequest{}, false
 }

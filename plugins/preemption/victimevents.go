@@ -193,15 +193,6 @@ func (f *found) textLost(b victim.Bundle) string {
 	}
 }
 
-// textWorth says why this gang was chosen, for the log.
-func (f *found) textWorth(d *demand, b victim.Bundle) string {
-	text := fmt.Sprintf("need %s, gain %.2f", d.need, b.Gain)
-	if b.Kind == victim.Whole {
-		text += fmt.Sprintf(", cost %.2f, ROI %.2f", b.Cost, b.ROI)
-	}
-	return text
-}
-
 // eventNote returns the note of a victim's event about the preemptor that takes its place.
 func (f *found) eventNote(d *demand, preemptor string, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {

@@ -243,14 +243,10 @@ func (r *Registry) Placing(holder hold.Holder) (placing bool) {
 	return placing
 }
 
-// PartialHolders lists the holders with a lower priority, in all profiles but one, that hold
-// capacity without being complete.
-func (r *Registry) PartialHolders(below int32, but string) []hold.Holder {
+// PartialHolders lists the holders below a priority, in all profiles, that hold capacity without being complete.
+func (r *Registry) PartialHolders(below int32) []hold.Holder {
 	var holders []hold.Holder
-	for name, p := range r.all() {
-		if name == but {
-			continue
-		}
+	for _, p := range r.all() {
 		p.WithGangs(func(s *gangstate.Gangs) {
 			for _, rank := range s.PartialHolders() {
 				if rank.Priority < below {
