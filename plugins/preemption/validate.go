@@ -103,11 +103,8 @@ func (e *execution) outdated() string {
 	ending := e.Underway.All()
 	for _, b := range e.f.selection.Bundles {
 		gang := e.f.gangs[b.Gang.ID]
-		ends := slices.ContainsFunc(e.f.selection.Bundles, func(other victim.Bundle) bool {
-			return other.Kind == victim.Whole && other.Gang.ID == b.Gang.ID
-		}) // its surplus ends with it
-		if ends || len(gang.Gangs) == 0 {
-			continue
+		if e.f.lossOf(b).Kind == victim.Whole || len(gang.Gangs) == 0 {
+			continue // its surplus ends with it
 		}
 		together, err := e.evictor.Together(gang.Of)
 		if err != nil {

@@ -20,7 +20,7 @@ const (
 	Reservations              // which pods use Reservations
 	Gangs                     // which pods are members of gangs
 	Shares                    // what queues use and ask for
-	Nominations               // which nodes are kept for preemptors, and which victims have ended
+	Nominations               // which nodes are kept for preemptors, and which pods they evict
 )
 
 // PodListener derives something from the pods of the cluster. Its functions must not block.
