@@ -72,8 +72,8 @@ func (p *pauses) current(group string, now time.Time) pause {
 	return pause{}
 }
 
-// record begins a pause of a preemptor, and returns its length. cost is how long the search took or, after a decision
-// that was aborted, the least length. A first abort costs no more; the pauses after further ones double.
+// record begins a pause of a preemptor, and returns its length. cost is how long the search took. After a decision that
+// was aborted it is the least length: the first pause is so long, and further ones in a row double.
 func (p *pauses) record(group string, now time.Time, cost time.Duration, why cause, message string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
