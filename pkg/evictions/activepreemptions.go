@@ -35,7 +35,7 @@ type victimRecord struct {
 	// holder is the preemptor that evicts it.
 	holder hold.Holder
 	owner  Owner
-	// reliedOn are the decisions of other holders that rely on its end, by holder.
+	// reliedOn are the decisions of other holders that rely on its end, by holder; 0 for one that may not evict it.
 	reliedOn map[hold.Holder]uint64
 	// ended is when it ended; zero if it has not.
 	ended time.Time
@@ -88,23 +88,28 @@ func (u *ActivePreemptions) AddVictims(gangs Gangs, holder hold.Holder, victims 
 	}
 }
 
-// RelyOn records that a preemptor's decision relies on the end of victims of others: they are evicted even if those
-// others no longer need it. It returns false, and records nothing, if one of them has been released.
-func (u *ActivePreemptions) RelyOn(holder hold.Holder, claim uint64, victims []types.UID) bool {
+// RelyOn records that a preemptor's decision relies on the end of victims of others. Those that it may evict itself, as
+// victims says, are evicted even if these others no longer need it. It returns false, and records nothing, if one of
+// the victims has been released.
+func (u *ActivePreemptions) RelyOn(holder hold.Holder, claim uint64, victims map[types.UID]bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, pod := range victims {
+	for pod := range victims {
 		if u.victims[pod] == nil {
 			return false
 		}
 	}
-	for _, pod := range victims {
-		u.victims[pod].reliedOn[holder] = claim
+	for pod, mayEvict := range victims {
+		u.victims[pod].reliedOn[holder] = 0
+		if mayEvict {
+			u.victims[pod].reliedOn[holder] = claim
+		}
 	}
 	return true
 }
 
-// ReliedOnBy returns the decisions of others that rely on the end of some of these victims, by holder.
+// ReliedOnBy returns the decisions of others for which some of these victims are evicted even if their preemptor no
+// longer needs it, by holder.
 func (u *ActivePreemptions) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -112,7 +117,9 @@ func (u *ActivePreemptions) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64
 	for _, pod := range victims {
 		if one := u.victims[pod.UID]; one != nil && !one.hasEnded() {
 			for holder, claim := range one.reliedOn {
-				by[holder] = max(by[holder], claim)
+				if claim != 0 {
+					by[holder] = max(by[holder], claim)
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,8 @@ type demand struct {
 	never    bool
 	// delayed: its preemption delay has not passed.
 	delayed bool
+	// rounds returns by which rounds it may evict pods; nil before its first search.
+	rounds func() []extension.Round
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
 	protectedUntil time.Time
 	// timeout is how long the search may take, and deadline when it must end. cutShort: it ended for that.
@@ -192,4 +195,11 @@ func (pl *GangPreemption) preemptedPodsEnding(d *demand) bool {
 		}
 	}
 	return false
+}
+
+// mayEvict reports whether a pod is one that the preemptor may evict by some round.
+func (d *demand) mayEvict(pod *v1.Pod) bool {
+	return !d.never && !d.delayed && slices.ContainsFunc(d.rounds(), func(round extension.Round) bool {
+		return slices.ContainsFunc(round.Tiers, func(t extension.Tier) bool { return t.Permits(pod) })
+	})
 }

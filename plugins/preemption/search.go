@@ -40,8 +40,9 @@ type found struct {
 	round extension.Round
 	// claim identifies the decision in the ledger once it is carried out.
 	claim uint64
-	// reliesOn are victims of other preemptors, not being deleted yet, on the preemptor's nodes.
-	reliesOn []types.UID
+	// reliesOn are victims of other preemptors, not being deleted yet, on the preemptor's nodes, and whether it may evict
+	// them itself.
+	reliesOn map[types.UID]bool
 }
 
 // waits reports whether the preemptor fits once pods that are ending have ended.
@@ -70,12 +71,12 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
 	}
-	rounds := sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
+	d.rounds = sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
 	var outranked []hold.Holder
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
-			func(holder hold.Holder) bool { return holder == own || pl.inAnotherQueue(holder, d, rounds()) })
-		outranked = append(outranked, pl.incompleteHolders(d, own, rounds)...)
+			func(holder hold.Holder) bool { return holder == own || pl.inAnotherQueue(holder, d) })
+		outranked = append(outranked, pl.incompleteHolders(d, own)...)
 	}
 	if len(outranked) > 0 {
 		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil {
@@ -94,7 +95,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if len(outranked) > 0 {
 		besides = append(besides, outranked)
 	}
-	for i, round := range rounds() {
+	for i, round := range d.rounds() {
 		for j, outrank := range besides {
 			if i+j > 0 && pl.timeIsUp(d) {
 				return nil, nil
@@ -109,11 +110,11 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 
 // incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
 // those of lower priority, and those of which a round says so.
-func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extension.Round) []hold.Holder {
+func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder) []hold.Holder {
 	lower := pl.Gangs.PartialHolders(d.gang.Priority)
 	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32), func(holder hold.Holder) bool {
 		return holder == own || !slices.Contains(lower, holder) &&
-			!slices.ContainsFunc(rounds(), func(round extension.Round) bool {
+			!slices.ContainsFunc(d.rounds(), func(round extension.Round) bool {
 				return round.MakesWay != nil && round.MakesWay(holder)
 			})
 	})
@@ -121,7 +122,8 @@ func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds f
 
 // inAnotherQueue reports whether room is being made for pods of another queue than a preemptor's. It does not make
 // way: between queues priority does not count, and those that were evicted for it would have gone in vain.
-func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds []extension.Round) bool {
+func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand) bool {
+	rounds := d.rounds()
 	if len(rounds) == 0 || rounds[0].Queue == nil {
 		return false
 	}
@@ -166,8 +168,11 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 		return nil, err
 	}
 	best.outrank = pl.Holds.Among(outrank, slices.Values(best.nodes()))
+	best.reliesOn = map[types.UID]bool{}
 	for _, node := range best.nodes() {
-		best.reliesOn = append(best.reliesOn, s.promised[node]...)
+		for _, pod := range s.promised[node] {
+			best.reliesOn[pod.UID] = d.mayEvict(pod)
+		}
 	}
 	if round != nil {
 		best.round = *round

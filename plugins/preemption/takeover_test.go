@@ -1,6 +1,7 @@
 package preemption
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -62,6 +63,29 @@ func TestTakenOver(t *testing.T) {
 				t.Errorf("left: %s; want the victims gone", got)
 			}
 		})
+	}
+}
+
+// TestVictimsNobodyMayEvictStay: a preemptor that needs no room any more leaves its victims alone, also where a pod
+// that may not evict them has counted on their end.
+func TestVictimsNobodyMayEvictStay(t *testing.T) {
+	low, alike, victims := members("low", 2, 2, 50, 2), members("alike", 2, 2, 10, 2), members("v", 2, 2, 10, 2, "n0")
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, alike, victims)...)
+	server{}.stand(s.fw.ClientSet().(*fake.Clientset))
+	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, alike...)
+	chosen := s.decide(t, first)
+	s.Holds.DropNominations(s.holder(first))
+	taken, err := s.search(s.ctx, second)
+	if err != nil || taken == nil || len(taken.victims) != 0 || len(taken.reliesOn) != 2 {
+		t.Fatalf("%v, %v; want the places of the victims", taken, err)
+	}
+	s.relyOn(t, second, taken)
+	s.execution(first, chosen).carryOut(s.ctx)
+	if got := s.left(t); got != "alike-0 alike-1 low-0 low-1 v-0 v-1" {
+		t.Errorf("left: %s; want all", got)
+	}
+	if !slices.Contains(s.Underway.TakeInvalidated(s.holder(second).Profile), s.holder(second)) {
+		t.Error("the decision of the other one stands")
 	}
 }
 
