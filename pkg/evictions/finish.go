@@ -98,8 +98,8 @@ func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.RunningGang
 	}
 }
 
-// ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others. It also records the
-// end of those that no longer exist: they may have ended before they were recorded as victims.
+// ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others. It also records
+// the end of those that no longer exist: they may have ended before they were recorded as victims.
 func (e *Evictor) ReleaseStuck(now time.Time) {
 	e.Underway.dropOldEnded(now)
 	for uid := range e.Underway.All() {
