@@ -184,6 +184,12 @@ func (b *bindings) lastBind() time.Time {
 	return b.last
 }
 
+func (b *bindings) lastLoss() time.Time {
+	b.Lock()
+	defer b.Unlock()
+	return b.lastGone
+}
+
 // oldest returns the gang of the pod that was bound first, of those that are left.
 func (b *bindings) oldest() string {
 	b.Lock()

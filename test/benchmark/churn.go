@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
@@ -164,15 +165,12 @@ func (b churn) end(ctx context.Context, f *fixture, fill workload, random *rand.
 // whileBusy measures a scheduler while work is done.
 func (f *fixture) whileBusy(ctx context.Context, s *process, v values, work func() error) error {
 	read := func() (cpu time.Duration, thread float64, err error) {
-		metrics, err := s.metrics(ctx)
+		served, err := s.metrics(ctx)
 		if err != nil {
 			return 0, 0, err
 		}
-		for _, profile := range metrics["scheduler_scheduling_algorithm_duration_seconds_sum"] {
-			thread += float64(profile.Value)
-		}
 		cpu, err = cpuOf(s.Pid())
-		return cpu, thread, err
+		return cpu, sum(served, threadSeconds), err
 	}
 	start := time.Now()
 	cpu, thread, err := read()
@@ -189,6 +187,17 @@ func (f *fixture) whileBusy(ctx context.Context, s *process, v values, work func
 	took := time.Since(start).Seconds()
 	v["cpu-%"], v["thread-busy-%"] = 100*(cpuAfter-cpu).Seconds()/took, 100*(threadAfter-thread)/took
 	return nil
+}
+
+// threadSeconds is the metric that has how long the scheduling thread has been busy.
+const threadSeconds = "scheduler_scheduling_algorithm_duration_seconds_sum"
+
+// sum adds up a metric of all profiles.
+func sum(served testutil.Metrics, name string) (total float64) {
+	for _, profile := range served[name] {
+		total += float64(profile.Value)
+	}
+	return total
 }
 
 // contender is a gang that waits.

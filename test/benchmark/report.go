@@ -55,6 +55,8 @@ var units = []unit{
 	{"s-to-all-gone", false},      // from there until the last victim is gone
 	{"starts", true},              // gangs that started
 	{"inversions", false},         // gangs that started before one of higher rank that would have fit
+	{"thread-s", false},           // the scheduling thread has been busy
+	{"searches-cut-short", false}, // for victims, by searchTimeout
 	{"thread-busy-%", false},      // of the time, the scheduling thread
 	{"cpu-%", false},              // of one CPU, the scheduler
 	{"victims", false},            // pods evicted
@@ -250,7 +252,7 @@ func (r *report) exponents() {
 	for _, key := range order {
 		points := slices.SortedFunc(slices.Values(found[key]), func(a, b point) int { return cmp.Compare(a.nodes, b.nodes) })
 		first, last := points[0], points[len(points)-1]
-		if first.nodes >= last.nodes {
+		if first.nodes >= last.nodes || first.value <= 0 {
 			continue
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s", key.what, key.unit)

@@ -25,6 +25,7 @@ var sizes = []benchmark{
 	size{nodes: 1000}, size{nodes: 5000}, size{nodes: 10000},
 	micro{bench: "Plan$/members=1000/nodes=(1000|5000|10000)$", pkg: "./plugins/gang"},
 	micro{bench: "Search$/512", pkg: "./plugins/preemption"},
+	micro{bench: "Reclaim$", pkg: "./plugins/fairshare"},
 	micro{bench: "Round$", pkg: "./plugins/defragmentation"},
 }
 
@@ -142,18 +143,34 @@ func (b size) rest(ctx context.Context, f *fixture, r *report, t *table, runs wo
 	return nil
 }
 
-// arrives makes a gang, and measures what it costs until all of it is bound.
+// arrives makes a gang, and measures what it costs until all of it is bound, how much of that the scheduling thread was
+// busy, and when the last of its victims had gone, which is what the API server took.
 func (b size) arrives(ctx context.Context, f *fixture, r *report, t *table, column int, seen *bindings, s *process, w workload) error {
 	if err := f.untilQuiet(ctx); err != nil {
 		return err
 	}
 	w.scheduler, w.gangs, w.min = ours.schedulerName, 1, w.size
+	before, err := s.metrics(ctx)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	cpu, _, err := f.used(s, func() error { return errors.Join(f.create(ctx, w), seen.until(ctx, w)) })
 	if err != nil {
 		return err
 	}
-	r.add(t, column, w.size, values{"cpu-s": cpu.Seconds(), "s-to-all-bound": seen.lastBind().Sub(began).Seconds()})
+	after, err := s.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	const cutShort = "lockstep_preemption_searches_cut_short_total"
+	v := values{"cpu-s": cpu.Seconds(), "s-to-all-bound": seen.lastBind().Sub(began).Seconds(),
+		"thread-s":           sum(after, threadSeconds) - sum(before, threadSeconds),
+		"searches-cut-short": sum(after, cutShort) - sum(before, cutShort)}
+	if gone := seen.lastLoss(); gone.After(began) {
+		v["s-to-all-gone"] = gone.Sub(began).Seconds()
+	}
+	r.add(t, column, w.size, v)
 	return nil
 }
 
