@@ -43,7 +43,8 @@ const (
 	// preemptors together, except where longestPause shortens a pause. Those that were cut short, and whose next has twice
 	// the time, take at most 1/cutShortShare.
 	pauseShare, cutShortShare = 20, 4
-	// longestPause is how late a preemptor may notice new victims. It doubles with the time that its searches have.
+	// longestPause is how late a preemptor may notice new victims. It doubles with the time that its searches have. A
+	// single search that took long makes it longer.
 	longestPause = 30 * time.Second
 	// mostDoublings bounds how often the time of searches that are cut short is doubled.
 	mostDoublings = 4
@@ -89,14 +90,14 @@ func (p *pauses) record(group string, now time.Time, cost time.Duration, why cau
 	all, length := cost*time.Duration(len(p.groups)), cost
 	switch why {
 	case foundNothing, waitsForEnding:
-		length = min(longestPause, pauseShare*all)
+		length = min(max(longestPause, pauseShare*cost), pauseShare*all)
 		one.aborts, one.late = 0, 0
 	case foundTooLate:
 		share := time.Duration(cutShortShare)
 		if one.late >= mostDoublings {
 			share = pauseShare
 		}
-		length = min(longestPause<<min(one.late, mostDoublings), share*all)
+		length = min(max(longestPause<<min(one.late, mostDoublings), share*cost), share*all)
 		one.aborts, one.late = 0, one.late+1
 	case aborted:
 		if one.aborts > 0 {

@@ -76,6 +76,13 @@ func TestPauses(t *testing.T) {
 	if one := p.current("b", now); one.searchTime(time.Second) != time.Second {
 		t.Errorf("after a search that ended in time it may search for %s, want 1s", one.searchTime(time.Second))
 	}
+	for _, why := range []cause{foundNothing, foundTooLate} {
+		share := map[cause]time.Duration{foundNothing: pauseShare, foundTooLate: cutShortShare}[why]
+		if got := p.record("b", now, time.Minute, why, ""); got != share*time.Minute {
+			t.Errorf("after a search of a minute it pauses for %s, want %d of them", got, share)
+		}
+	}
+	p.end("b")
 	p.record("c", now.Add(2*longestPause), time.Millisecond, foundNothing, "")
 	if len(p.groups) != 1 {
 		t.Errorf("%d preemptors are remembered, want the one that came", len(p.groups))

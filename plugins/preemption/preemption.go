@@ -194,8 +194,8 @@ func (pl *GangPreemption) makeEvictor() error {
 }
 
 // PostFilter frees capacity for the pod, or for the gang that it represents. It costs a search over the domains that it
-// tries, at most searchTimeout, or longer after searches that this cut short before they found any; searches that find
-// nothing take a small part of the scheduling goroutine's time.
+// tries: a look at all pods in each round, and at most searchTimeout, or longer after searches that this cut short
+// before they found any. Searches that find nothing take a small part of the scheduling goroutine's time.
 func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	_ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if state.IsPodGroupSchedulingCycle() {

@@ -60,13 +60,12 @@ func (d *demand) textWorth(gain, cost float64) string {
 // search looks for a solution: first in the place of nominations, those of other queues excepted, and of gangs that
 // hold places while they wait for more, since that costs no pod; then where promises make way; then by evictions
 // beside all holds; then by both. A preemptor that may not evict has only the first two, and the room of pods that are
-// ending. It returns nil if there is none. The deadline of d bounds all of it: then the running step ends with its
-// best result, and no further step begins.
+// ending. It returns nil if there is none. The deadline of d bounds all of it but the looks at all pods: then the
+// running step ends with its best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	now := pl.clock.Now()
 	pause := pl.pauses.current(d.attempt.Group, now)
-	d.timeout = pause.searchTime(pl.args.SearchTimeout.Duration)
-	d.deadline, d.cutShort, d.overBudget = now.Add(d.timeout), false, false
+	d.begin(now, pause.searchTime(pl.args.SearchTimeout.Duration))
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
@@ -138,6 +137,8 @@ func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand) bool {
 // a round permits; nil permits none.
 func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string],
 	round *extension.Round) (best *found, err error) {
+	pl.beginLook(d)
+	defer pl.endLook(d)
 	room, err := pl.planner().Simulate(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
@@ -198,7 +199,7 @@ func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, e
 			s.d.untried += len(domains) - i
 			return best, nil
 		}
-		result, simulated, err := s.tryDomain(ctx, domain)
+		result, simulated, err := s.tryDomain(ctx, domain, i == 0 || !domain.counts)
 		if err != nil {
 			return nil, fmt.Errorf("trying %s: %w", domain.name, err)
 		}
@@ -225,8 +226,12 @@ func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, e
 }
 
 // tryDomain looks for victims in a domain, and leaves the simulation unchanged. simulated: bounds did not rule the
-// domain out.
-func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
+// domain out. Bounds are part of the round's look: they ask about each pod once. looks: so is all from the choice of
+// candidates until the preemptor is first tried.
+func (s *searching) tryDomain(ctx context.Context, domain domain, looks bool) (result *found, simulated bool,
+	err error) {
+	s.pl.beginLook(s.d)
+	defer s.pl.endLook(s.d)
 	// Bounds first, since they are cheap: in most domains the evictable pods do not suffice.
 	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
 		return nil, false, nil
@@ -238,6 +243,9 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 	if s.room.ShortWithout(usable, s.freed) > 0 {
 		return nil, false, nil
 	}
+	if looks {
+		s.pl.beginLook(s.d)
+	}
 	var gangs []victim.Gang
 	if s.round != nil {
 		gangs = s.gangsOn(usable)
@@ -246,6 +254,7 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 		}
 	}
 	result, err = s.selectAndPlace(ctx, gangs)
+	s.pl.endLook(s.d)
 	again := err == nil && (result == nil || result.harm.Kind == victim.Whole)
 	if again && s.preferFewerNodes(gangs) && !s.pl.timeIsUp(s.d) {
 		// The surplus may suffice if it is taken from fewer nodes.
@@ -269,6 +278,7 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 // restrict makes a domain the nodes to place on. It returns those that some member could use if the pods on it were
 // gone; nil if the time is up before that is known.
 func (s *searching) restrict(ctx context.Context, domain domain) (usable []int, err error) {
+	s.pl.endLook(s.d)
 	bounded, cancel := context.WithTimeout(ctx, s.d.deadline.Sub(s.pl.clock.Now()))
 	defer cancel()
 	usable, err = s.room.Restrict(bounded, domain.nodes, int(s.pl.args.Workers))
@@ -365,8 +375,11 @@ func (t trial) Restore(pods []victim.Pod) error { return t.each(pods, t.room.Res
 // MayFit returns false if bounds rule out that the preemptor fits.
 func (t trial) MayFit() bool { return t.room.MayFit() }
 
-// Fits reports whether the preemptor's minimum fits.
-func (t trial) Fits() (bool, error) { return t.room.Fits(t.ctx) }
+// Fits reports whether the preemptor's minimum fits. It ends the look.
+func (t trial) Fits() (bool, error) {
+	t.pl.endLook(t.d)
+	return t.room.Fits(t.ctx)
+}
 
 func (t trial) each(pods []victim.Pod, do func(context.Context, fwk.PodInfo, int) error) error {
 	for _, pod := range pods {

@@ -1,16 +1,21 @@
 package preemption
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -47,6 +52,18 @@ func singles(nodes, gpus int) (list []*v1.Node, pods []*v1.Pod) {
 	return list, pods
 }
 
+// alone makes pods stay on nodes of their own, which sums of resources do not tell: away from others, and each other.
+func alone(others, pods []*v1.Pod) []*v1.Pod {
+	for _, pod := range slices.Concat(others, pods) {
+		pod.Labels = map[string]string{"alone": "no"}
+	}
+	for i, pod := range pods {
+		apart := &st.PodWrapper{Pod: *pod}
+		pods[i] = apart.PodAntiAffinityIn("alone", v1.LabelHostname, []string{"no"}, st.PodAntiAffinityWithRequiredReq).Obj()
+	}
+	return pods
+}
+
 // TestSearchTimeout: a search whose time is up takes victims that it has found and that suffice; else it finds none,
 // says so, and the preemptor looks again soon.
 func TestSearchTimeout(t *testing.T) {
@@ -55,7 +72,7 @@ func TestSearchTimeout(t *testing.T) {
 	for looks := 1; ; looks++ {
 		s := newStage(t, nodes, pods)
 		s.hurry(looks)
-		d := s.demand(t, gangspec.Spec{}, members("p", 3, 3, 100, 8)...)
+		d := s.demand(t, gangspec.Spec{}, alone(pods, members("p", 3, 3, 100, 1))...)
 		f, err := s.search(s.ctx, d)
 		switch {
 		case err != nil:
@@ -83,11 +100,132 @@ func TestSearchTimeout(t *testing.T) {
 	}
 }
 
+// lingering returns two rounds in which each look at a pod takes a second. The second permits to evict all.
+type lingering struct {
+	opinion
+	clock *clocktesting.FakeClock
+}
+
+func (r *lingering) VictimRounds(context.Context, extension.Gang, victim.Vector) (rounds []extension.Round) {
+	for _, all := range []bool{false, true} {
+		rounds = append(rounds, extension.Round{Name: "test", Order: victim.Preempt(), Tiers: []extension.Tier{{
+			Permits: func(*v1.Pod) bool { r.clock.Step(time.Second); return all },
+		}}})
+	}
+	return rounds
+}
+
+// TestSearchTimeoutIsBesideLooks: however long it takes to look at all pods, in each round, the first search finds the
+// victims, and no more than are needed; of several racks, at least those in the first.
+func TestSearchTimeoutIsBesideLooks(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		spec     gangspec.Spec
+		members  int
+		apart    bool  // which sums do not tell
+		first    int32 // how many nodes it looks at before all
+		cutShort bool
+	}{
+		"in the whole cluster":                             {members: 3, first: 100},
+		"in the whole cluster, after half of it":           {members: 3, first: 2},
+		"in the whole cluster, after trials in half of it": {members: 3, first: 2, apart: true},
+		"in racks, of which others are not tried":          {spec: gangspec.Spec{RequiredTopology: rack}, members: 1, cutShort: true},
+		"in racks that it would rather have, and all":      {spec: gangspec.Spec{Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rack}}}}, members: 4, first: 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			nodes, pods := singles(4, 8)
+			preemptor := members("p", c.members, c.members, 100, 8)
+			if c.apart {
+				preemptor = alone(pods, members("p", c.members, c.members, 100, 1))
+			}
+			clock := clocktesting.NewFakeClock(time.Now())
+			s := newStageWith(t, &lingering{clock: clock}, nodes, pods)
+			s.clock, s.args.SearchTimeout.Duration = clock, time.Second
+			s.args.MinCandidateNodesPercentage, s.args.MinCandidateNodesAbsolute = 10, c.first
+			d := s.demand(t, c.spec, preemptor...)
+			f, err := s.search(s.ctx, d)
+			if err != nil || f == nil || len(f.victims) != 8*c.members || d.cutShort != c.cutShort {
+				t.Errorf("found %s, cut short: %v, %v, want %d victims", f.names(), d.cutShort, err, 8*c.members)
+			}
+		})
+	}
+}
+
+// inquired is a budget of which each question takes a millisecond.
+type inquired struct {
+	allowance
+	clock *clocktesting.FakeClock
+}
+
+func (b *inquired) Take(gang *victim.Gang, pods []victim.Pod) bool {
+	b.clock.Step(time.Millisecond)
+	return b.allowance.Take(gang, pods)
+}
+
+// budgeted returns rounds that permit to evict all, but only so many.
+type budgeted struct {
+	opinion
+	rounds, left int
+	clock        *clocktesting.FakeClock
+}
+
+func (r *budgeted) VictimRounds(context.Context, extension.Gang, victim.Vector) []extension.Round {
+	return slices.Repeat([]extension.Round{{Name: "test", Order: victim.Preempt(), Tiers: []extension.Tier{{
+		Permits: func(*v1.Pod) bool { return true },
+		Budget:  func(map[types.UID]bool) victim.Budget { return &inquired{allowance{r.left}, r.clock} },
+	}}}}, r.rounds)
+}
+
+// TestSearchTimeoutOfBudgets: the time is that of the whole search, however many rounds it has, and choices that
+// budgets refuse. Beside it there is one look in each round, and the choice that is being made when the time is up.
+func TestSearchTimeoutOfBudgets(t *testing.T) {
+	const ask = 100 * 8 * time.Millisecond // asks a budget for each pod
+	nodes, pods := singles(100, 8)
+	for _, left := range []int{1, 7} {
+		for _, timeout := range []time.Duration{10 * time.Millisecond, time.Second, 2 * time.Second} {
+			clock := clocktesting.NewFakeClock(time.Now())
+			s := newStageWith(t, &budgeted{rounds: 20, left: left, clock: clock}, nodes, pods)
+			s.clock, s.args.SearchTimeout.Duration = clock, timeout
+			d := s.demand(t, gangspec.Spec{}, member("p", 0, 1, 100, 8, ""))
+			started := clock.Now()
+			f, err := s.search(s.ctx, d)
+			if took := clock.Since(started); err != nil || f != nil || !d.cutShort || took > timeout+4*ask {
+				t.Errorf("with %d left it took %s of %s, cut short: %v, found %s, %v", left, took, timeout, d.cutShort, f.names(), err)
+			}
+		}
+	}
+}
+
+// yields is a holder that makes way.
+type yields struct {
+	noPromises
+	holder hold.Holder
+}
+
+func (y yields) Yielding(int32) []hold.Holder { return []hold.Holder{y.holder} }
+
+// TestSearchTimeoutOfPromises: the time is also that of the search for fewer nodes on which promises break.
+func TestSearchTimeoutOfPromises(t *testing.T) {
+	nodes, _ := singles(64, 1)
+	plugin := &slow{clock: clocktesting.NewFakeClock(time.Now())}
+	s := newStageWith(t, plugin, nodes, nil)
+	s.clock, s.args.SearchTimeout.Duration = plugin.clock, 2*time.Second
+	other := hold.Holder{Profile: profile, Group: "default/other"}
+	s.Promises = yields{holder: other}
+	for _, one := range nodes {
+		s.Holds.Nominate(hold.Hold{For: types.UID(one.Name), Holder: other, Node: one.Name, Priority: 1000, Request: victim.Vector{gpu: 1}})
+	}
+	d := s.demand(t, gangspec.Spec{}, members("p", 64, 64, 100, 1)...)
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil || len(f.outrank) != 1 || plugin.asked != 3 {
+		t.Errorf("found %+v in %d searches, %v, want the place of the promises in 3", f, plugin.asked, err)
+	}
+}
+
 // TestSearchTimeoutOfDomains: the time is that of the whole search, however many domains it has.
 func TestSearchTimeoutOfDomains(t *testing.T) {
 	nodes, pods := singles(40, 2)
 	s := newStage(t, nodes, pods)
-	clock := s.hurry(12)
+	clock := s.hurry(10)
 	s.args.MaxDomains = 1000
 	started := clock.FakeClock.Now()
 	d := s.demand(t, gangspec.Spec{RequiredTopology: rack}, members("p", 1, 1, 100, 2)...)
@@ -95,7 +233,7 @@ func TestSearchTimeoutOfDomains(t *testing.T) {
 	if err != nil || f == nil || len(f.victims) != 2 {
 		t.Fatalf("found %+v, %v", f, err)
 	}
-	if took := clock.FakeClock.Now().Sub(started); took > 16*time.Second || !d.cutShort || d.untried == 0 {
+	if took := clock.FakeClock.Now().Sub(started); took > 15*time.Second || !d.cutShort || d.untried == 0 {
 		t.Errorf("it took %s, cut short: %v, %d domains were not tried", took, d.cutShort, d.untried)
 	}
 }
@@ -127,7 +265,7 @@ func TestMoreTime(t *testing.T) {
 	nodes, pods := singles(4, 8)
 	s := newStage(t, nodes, pods)
 	clock := s.hurry(2)
-	preemptor := member("p", 0, 0, 100, 8, "")
+	preemptor := alone(pods, []*v1.Pod{member("p", 0, 0, 100, 1, "")})[0]
 	for searches := 1; ; searches++ {
 		d := s.demand(t, gangspec.Spec{}, preemptor)
 		f, err := s.search(s.ctx, d)
@@ -151,7 +289,7 @@ func TestTooLate(t *testing.T) {
 	s := newStage(t, nodes, pods)
 	clock := s.hurry(2)
 	s.Decisions = decisions.New()
-	preemptor := member("p", 0, 0, 100, 8, "")
+	preemptor := alone(pods, []*v1.Pod{member("p", 0, 0, 100, 1, "")})[0]
 	_, status := s.PostFilter(s.ctx, framework.NewCycleState(), preemptor, nil)
 	want := "preemption: no victims found within the searchTimeout of 2s; the next search has up to twice as long: if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
 	if got := status.Message(); got != want {

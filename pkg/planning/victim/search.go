@@ -199,10 +199,24 @@ func (s *search) refund(list []unit) {
 	}
 }
 
-// prefix removes the shortest prefix of units that lets the preemptor fit. It assumes that any longer one does, too: it
-// tries growing steps, then halves.
+// prefix removes the shortest prefix of units that lets the preemptor fit: first the shortest for which the sums do not
+// rule that out, which is cheap; from there it tries, as long as there is time.
 func (s *search) prefix(list []unit) ([]unit, bool, error) {
-	gone := 0
+	mayFit := func() (bool, error) { return s.trial.MayFit(), nil }
+	n, found, err := s.shortest(list, 0, mayFit, func() bool { return false })
+	if err == nil && found {
+		n, found, err = s.shortest(list, n, s.trial.Fits, s.timeIsUp)
+	}
+	if err != nil || !found {
+		return nil, false, err
+	}
+	return list[:n], true, nil
+}
+
+// shortest removes the shortest prefix of units for which enough reports true, of those with gone units or more, which
+// are removed already. It assumes that enough is true of any longer prefix, too: it tries growing steps, then halves,
+// until stop reports true. It returns false, with nothing removed, if it finds none.
+func (s *search) shortest(list []unit, gone int, enough func() (bool, error), stop func() bool) (int, bool, error) {
 	become := func(n int) error {
 		err := s.remove(list[gone:max(n, gone)])
 		if n < gone {
@@ -211,39 +225,39 @@ func (s *search) prefix(list []unit) ([]unit, bool, error) {
 		gone = n
 		return err
 	}
-	unfit := -1
+	short := gone - 1
 	for step := 1; ; step *= 2 {
-		fits, err := s.trial.Fits()
+		ok, err := enough()
 		if err != nil {
-			return nil, false, fmt.Errorf("trying %d of %d candidates: %w", gone, len(list), err)
+			return 0, false, fmt.Errorf("trying %d of %d candidates: %w", gone, len(list), err)
 		}
-		if fits {
+		if ok {
 			break
 		}
-		if gone == len(list) || s.timeIsUp() {
-			return nil, false, become(0)
+		if gone == len(list) || stop() {
+			return 0, false, become(0)
 		}
-		unfit = gone
+		short = gone
 		if err := become(min(gone+step, len(list))); err != nil {
-			return nil, false, err
+			return 0, false, err
 		}
 	}
-	fit := gone
-	for fit-unfit > 1 && !s.timeIsUp() {
-		if err := become(unfit + (fit-unfit)/2); err != nil {
-			return nil, false, err
+	n := gone
+	for n-short > 1 && !stop() {
+		if err := become(short + (n-short)/2); err != nil {
+			return 0, false, err
 		}
-		fits, err := s.trial.Fits()
+		ok, err := enough()
 		if err != nil {
-			return nil, false, fmt.Errorf("trying %d of %d candidates: %w", gone, len(list), err)
+			return 0, false, fmt.Errorf("trying %d of %d candidates: %w", gone, len(list), err)
 		}
-		if fits {
-			fit = gone
+		if ok {
+			n = gone
 		} else {
-			unfit = gone
+			short = gone
 		}
 	}
-	return list[:fit], true, become(fit)
+	return n, true, become(n)
 }
 
 // trim restores the units that the preemptor does not need, and returns those that must go.
@@ -276,10 +290,49 @@ func (s *search) trim(list []unit) ([]unit, error) {
 	return append(safe, whole...), nil
 }
 
-// restoreUnneeded restores units that the preemptor does not need, the last first, in groups that double in size as
-// long as it fits without them. If it does not fit without a group, halving finds the last needed unit. It returns the
-// needed units.
+// restoreUnneeded restores units that the preemptor does not need, the last first, and returns the others. If it fits
+// without all that the sums do not miss, the others are those; else trials tell.
 func (s *search) restoreUnneeded(list []unit) ([]unit, error) {
+	needed, restored, err := s.restoreBySums(list)
+	if err != nil || len(restored) == 0 {
+		return needed, err
+	}
+	fits, err := s.trial.Fits()
+	if err != nil {
+		return nil, fmt.Errorf("trying without %d candidates: %w", len(restored), err)
+	}
+	if fits {
+		return needed, nil
+	}
+	if err := s.remove(restored); err != nil {
+		return nil, err
+	}
+	return s.restoreByTrials(list)
+}
+
+// restoreBySums restores units, the last first, without which the sums do not rule out that the preemptor fits. It
+// returns the others, and those restored.
+func (s *search) restoreBySums(list []unit) (needed, restored []unit, err error) {
+	for _, u := range slices.Backward(list) {
+		if err := s.restore([]unit{u}); err != nil {
+			return nil, nil, err
+		}
+		if s.trial.MayFit() {
+			restored = append(restored, u)
+			continue
+		}
+		if err := s.remove([]unit{u}); err != nil {
+			return nil, nil, err
+		}
+		needed = append(needed, u)
+	}
+	slices.Reverse(needed)
+	return needed, restored, nil
+}
+
+// restoreByTrials restores units, the last first, in groups that double in size as long as the preemptor fits without
+// them. If it does not fit without a group, halving finds the last needed unit. It returns the needed units.
+func (s *search) restoreByTrials(list []unit) ([]unit, error) {
 	var kept []unit // the last first
 	size, doubt := 1, 0
 	for len(list) > 0 {

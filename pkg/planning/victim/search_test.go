@@ -40,10 +40,35 @@ func TestTrialsGrowWithTheVictims(t *testing.T) {
 	}
 }
 
+// TestTrialsWhereSumsSuffice: where sums tell what is needed, neither the victims nor those who stay cost trials, and
+// time that is up costs no victims.
+func TestTrialsWhereSumsSuffice(t *testing.T) {
+	for _, useful := range []int{1, 8, 64, 512, 4096} {
+		c, gangs := scattered(4096, useful)
+		p := Problem{Need: c.need(), Gangs: gangs, Expired: func() bool { return c.trials > 0 }}
+		got, ok, err := p.Select(c)
+		if err != nil || !ok || len(got.Pods()) != useful || c.trials > 3 {
+			t.Errorf("chose %d victims in %d trials, %v, %v, want %d in 3", len(got.Pods()), c.trials, ok, err, useful)
+		}
+	}
+}
+
+// TestNoOtherChoiceOnceTimeIsUp: victims that violate a PodDisruptionBudget are found in time that is up, and not
+// compared to others.
+func TestNoOtherChoiceOnceTimeIsUp(t *testing.T) {
+	c := newCluster(1, 1, 1, 1)
+	gangs := []Gang{c.gangOf("a", 1, 0, 0, "0?0"), c.gangOf("b", 1, 0, 1, "1")}
+	p := Problem{Need: c.need(), Gangs: gangs, Allowed: []int{0}, Expired: func() bool { return c.trials > 0 }}
+	got, ok, err := p.Select(c)
+	if err != nil || !ok || names(got.Pods()) != "a0" || got.Violating != 1 || !got.CutShort || c.trials > 2 {
+		t.Errorf("chose %+v in %d trials, %v, %v", got, c.trials, ok, err)
+	}
+}
+
 // TestCutShort ends searches after every number of trials: what is found fits all the same.
 func TestCutShort(t *testing.T) {
 	none, more, whole := 0, 0, 0
-	for seed := range uint64(200) {
+	for seed := range uint64(400) {
 		for most := range 30 {
 			c, gangs := random(rand.New(rand.NewPCG(seed, 1)))
 			p := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold, Allowed: guarded(seed, gangs)}

@@ -37,7 +37,8 @@ type Problem struct {
 	// Attracts reports whether a required affinity of the preemptor selects a pod: if it does not fit without all
 	// candidates, these stay. Nil for no affinity.
 	Attracts func(Pod) bool
-	// Expired reports that time is up: the search ends with the best choice so far. Nil for no limit.
+	// Expired reports that time is up: the search ends with the best choice so far. The first choice, as far as sums tell
+	// it, is made in any case; nothing asks before its first trial. Nil for no limit.
 	Expired func() bool
 }
 
@@ -86,14 +87,17 @@ func (s Selection) sum(of func(Bundle) float64) float64 {
 // it fits already. If Select returns true, the victims are removed in the trial.
 //
 // Of n candidates it takes k with about k log n trials, and k + 2 log n if the first k in the order are the ones to
-// take; twice as many if a victim violates a PodDisruptionBudget. An error of the trial ends the selection.
+// take, but with a few where MayFit tells what is needed; twice as many if a victim violates a PodDisruptionBudget. An
+// error of the trial ends the selection.
 func (p Problem) Select(trial Trial) (Selection, bool, error) {
 	first, found, err := p.choose(trial, nil, nil)
 	if err != nil || !found {
 		return Selection{CutShort: first.CutShort, OverBudget: first.OverBudget}, false, err
 	}
 	violating, granted := first.violations(p.Allowed)
-	if first.Violating = violating; violating == 0 || first.CutShort {
+	first.Violating = violating
+	first.CutShort = first.CutShort || violating > 0 && p.Expired != nil && p.Expired()
+	if violating == 0 || first.CutShort {
 		return first, true, nil
 	}
 	// Other victims may violate less. Victims of the first choice that violate nothing have a claim on their budgets: they
