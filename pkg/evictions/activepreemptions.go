@@ -2,6 +2,7 @@ package evictions
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,8 @@ type victimRecord struct {
 	// holder is the preemptor that evicts it.
 	holder hold.Holder
 	owner  Owner
-	// reliedOn are the decisions of other holders that rely on its end, by holder; 0 for one that may not evict it.
+	// reliedOn are the claims of other holders for which it is evicted in any case; 0 where the holder is only told if it
+	// stays.
 	reliedOn map[hold.Holder]uint64
 	// ended is when it ended; zero if it has not.
 	ended time.Time
@@ -88,21 +90,26 @@ func (u *ActivePreemptions) AddVictims(gangs Gangs, holder hold.Holder, victims 
 	}
 }
 
-// RelyOn records that a preemptor's decision relies on the end of victims of others. Those that it may evict itself, as
-// victims says, are evicted even if these others no longer need it. It returns false, and records nothing, if one of
-// the victims has been released.
-func (u *ActivePreemptions) RelyOn(holder hold.Holder, claim uint64, victims map[types.UID]bool) bool {
+// RelyOn records that a preemptor's decision relies on the end of victims that were chosen already. Those that were
+// chosen for itself, or for others that it outranks and whose places it takes, are evicted even if nobody else needs
+// that any more; for the others it is only told if they stay. It returns false, and records nothing, if one of the
+// victims has been released.
+func (u *ActivePreemptions) RelyOn(holder hold.Holder, claim uint64, victims []types.UID,
+	outranked []hold.Holder) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for pod := range victims {
+	for _, pod := range victims {
 		if u.victims[pod] == nil {
 			return false
 		}
 	}
-	for pod, mayEvict := range victims {
-		u.victims[pod].reliedOn[holder] = 0
-		if mayEvict {
-			u.victims[pod].reliedOn[holder] = claim
+	for _, pod := range victims {
+		one := u.victims[pod]
+		inherits := slices.ContainsFunc(slices.Concat(outranked, []hold.Holder{holder}),
+			func(by hold.Holder) bool { return by == one.holder || one.reliedOn[by] != 0 })
+		one.reliedOn[holder] = 0
+		if inherits {
+			one.reliedOn[holder] = claim
 		}
 	}
 	return true

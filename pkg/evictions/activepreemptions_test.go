@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +47,48 @@ func TestUnderway(t *testing.T) {
 	u.dropOldEnded(later)
 	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))
+	}
+}
+
+// TestReliedOn: who relies on the end of victims keeps their eviction going if they were chosen for it, or for one that
+// it outranks.
+func TestReliedOn(t *testing.T) {
+	of := func(name string) hold.Holder { return hold.Holder{Group: name} }
+	type relies struct {
+		by       string
+		claim    uint64
+		outranks []hold.Holder
+	}
+	for sentence, c := range map[string]struct {
+		relies []relies
+		want   map[hold.Holder]uint64
+	}{
+		"nobody":                         {},
+		"its own preemptor, anew":        {[]relies{{"first", 2, nil}}, map[hold.Holder]uint64{of("first"): 2}},
+		"one that takes its places":      {[]relies{{"high", 2, []hold.Holder{of("first")}}}, map[hold.Holder]uint64{of("high"): 2}},
+		"one that takes those, in turn":  {[]relies{{"high", 2, []hold.Holder{of("first")}}, {"higher", 3, []hold.Holder{of("high")}}}, map[hold.Holder]uint64{of("high"): 2, of("higher"): 3}},
+		"one that took them, anew":       {[]relies{{"high", 2, []hold.Holder{of("first")}}, {"high", 3, nil}}, map[hold.Holder]uint64{of("high"): 3}},
+		"one that has found free places": {[]relies{{"other", 2, nil}}, nil},
+		"one that outranks another":      {[]relies{{"other", 2, []hold.Holder{of("third")}}}, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			u := NewActivePreemptions()
+			u.AddVictims(known{}, of("first"), pods("a", "b"))
+			for _, r := range c.relies {
+				if !u.RelyOn(of(r.by), r.claim, []types.UID{"a", "b"}, r.outranks) {
+					t.Fatal("it cannot rely on victims")
+				}
+			}
+			if diff := cmp.Diff(c.want, u.ReliedOnBy(pods("b")), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("evicted in any case for (-want +got):\n%s", diff)
+			}
+			u.Release("a")
+			for _, r := range c.relies {
+				if !u.invalidated[of(r.by)] {
+					t.Errorf("%s is not told that a victim stays", r.by)
+				}
+			}
+		})
 	}
 }
 

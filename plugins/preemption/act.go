@@ -33,7 +33,7 @@ type execution struct {
 func (pl *GangPreemption) begin(ctx context.Context, d *demand, f *found) bool {
 	holder := pl.holder(d)
 	f.claim = pl.Holds.NewClaim()
-	if !pl.Underway.RelyOn(holder, f.claim, f.reliesOn) {
+	if !pl.Underway.RelyOn(holder, f.claim, f.reliesOn, f.outrank) {
 		return false
 	}
 	for uid, node := range f.plan.Nodes {

@@ -29,8 +29,8 @@ type searching struct {
 	room  *planner.Simulation
 	// refused are the pods whose eviction the API server refused recently.
 	refused map[types.UID]bool
-	// promised are the pods, by node, that other preemptors have chosen and that are not being deleted yet.
-	promised map[string][]*v1.Pod
+	// promised are the pods, by node, that were chosen before and that are not being deleted yet.
+	promised map[string][]types.UID
 	// evictable is what nodes would gain if all pods that may be evicted went, as far as asked.
 	evictable gains
 }
@@ -41,11 +41,11 @@ func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planne
 	round *extension.Round) (*searching, error) {
 	now := pl.clock.Now()
 	ending, leaving := evictions.Ending(room, pl.Underway.All(), now)
-	promised := map[string][]*v1.Pod{}
+	promised := map[string][]types.UID{}
 	for _, one := range leaving {
 		if pod := one.Info.GetPod(); pod.DeletionTimestamp == nil {
 			name := room.Node(one.Node).Node().Name
-			promised[name] = append(promised[name], pod)
+			promised[name] = append(promised[name], pod.UID)
 		}
 		if err := room.Remove(ctx, one.Info, one.Node); err != nil {
 			return nil, err

@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -42,8 +41,6 @@ type demand struct {
 	never    bool
 	// delayed: its preemption delay has not passed.
 	delayed bool
-	// rounds returns by which rounds it may evict pods; nil before its first search.
-	rounds func() []extension.Round
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
 	protectedUntil time.Time
 	// timeout is how long the search may take beside its looks at all pods, and deadline when that time is up: each look
@@ -69,8 +66,9 @@ func (pl *GangPreemption) timeIsUp(d *demand) bool {
 	return d.cutShort
 }
 
-// beginLook begins a look at all pods, unless one is running. A look costs the same in every search, and one that ended
-// for it would have to begin there again: it takes none of the search's time. Each round has one.
+// beginLook begins a look, unless one is running: the passes over all pods and nodes with which a round begins. It
+// costs the same in every search, and one that ended for it would have to begin there again: a look takes none of the
+// search's time.
 func (pl *GangPreemption) beginLook(d *demand) {
 	if d.lookBegan.IsZero() {
 		d.lookBegan = pl.clock.Now()
@@ -217,11 +215,4 @@ func (pl *GangPreemption) preemptedPodsEnding(d *demand) bool {
 		}
 	}
 	return false
-}
-
-// mayEvict reports whether a pod is one that the preemptor may evict by some round.
-func (d *demand) mayEvict(pod *v1.Pod) bool {
-	return !d.never && !d.delayed && slices.ContainsFunc(d.rounds(), func(round extension.Round) bool {
-		return slices.ContainsFunc(round.Tiers, func(t extension.Tier) bool { return t.Permits(pod) })
-	})
 }

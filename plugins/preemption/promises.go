@@ -50,7 +50,7 @@ func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outrank
 	for few, enough := 0, len(broken); few+1 < enough && !pl.timeIsUp(d); {
 		half, deadline := (few+enough)/2, d.deadline
 		other, err := pl.searchRound(ctx, d, all, promised.Difference(sets.New(broken[:half]...)), nil)
-		d.deadline = deadline // these looks take time
+		d.deadline = deadline // here looks count
 		switch {
 		case err != nil:
 			return nil, err

@@ -40,9 +40,8 @@ type found struct {
 	round extension.Round
 	// claim identifies the decision in the ledger once it is carried out.
 	claim uint64
-	// reliesOn are victims of other preemptors, not being deleted yet, on the preemptor's nodes, and whether it may evict
-	// them itself.
-	reliesOn map[types.UID]bool
+	// reliesOn are victims that were chosen before, not being deleted yet, on the preemptor's nodes.
+	reliesOn []types.UID
 }
 
 // waits reports whether the preemptor fits once pods that are ending have ended.
@@ -70,12 +69,12 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
 	}
-	d.rounds = sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
+	rounds := sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
 	var outranked []hold.Holder
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
-			func(holder hold.Holder) bool { return holder == own || pl.inAnotherQueue(holder, d) })
-		outranked = append(outranked, pl.incompleteHolders(d, own)...)
+			func(holder hold.Holder) bool { return holder == own || pl.inAnotherQueue(holder, d, rounds()) })
+		outranked = append(outranked, pl.incompleteHolders(d, own, rounds)...)
 	}
 	if len(outranked) > 0 {
 		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil {
@@ -94,7 +93,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if len(outranked) > 0 {
 		besides = append(besides, outranked)
 	}
-	for i, round := range d.rounds() {
+	for i, round := range rounds() {
 		for j, outrank := range besides {
 			if i+j > 0 && pl.timeIsUp(d) {
 				return nil, nil
@@ -109,11 +108,11 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 
 // incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
 // those of lower priority, and those of which a round says so.
-func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder) []hold.Holder {
+func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extension.Round) []hold.Holder {
 	lower := pl.Gangs.PartialHolders(d.gang.Priority)
 	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32), func(holder hold.Holder) bool {
 		return holder == own || !slices.Contains(lower, holder) &&
-			!slices.ContainsFunc(d.rounds(), func(round extension.Round) bool {
+			!slices.ContainsFunc(rounds(), func(round extension.Round) bool {
 				return round.MakesWay != nil && round.MakesWay(holder)
 			})
 	})
@@ -121,8 +120,7 @@ func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder) []hold.H
 
 // inAnotherQueue reports whether room is being made for pods of another queue than a preemptor's. It does not make
 // way: between queues priority does not count, and those that were evicted for it would have gone in vain.
-func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand) bool {
-	rounds := d.rounds()
+func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds []extension.Round) bool {
 	if len(rounds) == 0 || rounds[0].Queue == nil {
 		return false
 	}
@@ -169,11 +167,8 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 		return nil, err
 	}
 	best.outrank = pl.Holds.Among(outrank, slices.Values(best.nodes()))
-	best.reliesOn = map[types.UID]bool{}
 	for _, node := range best.nodes() {
-		for _, pod := range s.promised[node] {
-			best.reliesOn[pod.UID] = d.mayEvict(pod)
-		}
+		best.reliesOn = append(best.reliesOn, s.promised[node]...)
 	}
 	if round != nil {
 		best.round = *round
@@ -226,9 +221,9 @@ func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, e
 }
 
 // tryDomain looks for victims in a domain, and leaves the simulation unchanged. simulated: bounds did not rule the
-// domain out. Bounds are part of the round's look: they ask about each pod once. looks: so is all from the choice of
-// candidates until the preemptor is first tried.
-func (s *searching) tryDomain(ctx context.Context, domain domain, looks bool) (result *found, simulated bool,
+// domain out. Bounds are part of the round's look: they ask about each pod once. untimed: so is the choice of
+// candidates, until the preemptor is first tried.
+func (s *searching) tryDomain(ctx context.Context, domain domain, untimed bool) (result *found, simulated bool,
 	err error) {
 	s.pl.beginLook(s.d)
 	defer s.pl.endLook(s.d)
@@ -243,7 +238,7 @@ func (s *searching) tryDomain(ctx context.Context, domain domain, looks bool) (r
 	if s.room.ShortWithout(usable, s.freed) > 0 {
 		return nil, false, nil
 	}
-	if looks {
+	if untimed {
 		s.pl.beginLook(s.d)
 	}
 	var gangs []victim.Gang

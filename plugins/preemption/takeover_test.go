@@ -31,7 +31,7 @@ func (s *stage) relyOn(t *testing.T, d *demand, f *found) {
 	t.Helper()
 	s.dropOutranked(f)
 	s.promise(d, f)
-	if !s.Underway.RelyOn(s.holder(d), f.claim, f.reliesOn) {
+	if !s.Underway.RelyOn(s.holder(d), f.claim, f.reliesOn, f.outrank) {
 		t.Fatal("those who were chosen do not count as such")
 	}
 }
@@ -66,9 +66,9 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestVictimsNobodyMayEvictStay: a preemptor that needs no room any more leaves its victims alone, also where a pod
-// that may not evict them has counted on their end.
-func TestVictimsNobodyMayEvictStay(t *testing.T) {
+// TestVictimsNobodyNeedsStay: a preemptor that needs no room any more leaves its victims alone, also where one that
+// does not outrank it has counted on their end: that one decides anew.
+func TestVictimsNobodyNeedsStay(t *testing.T) {
 	low, alike, victims := members("low", 2, 2, 50, 2), members("alike", 2, 2, 10, 2), members("v", 2, 2, 10, 2, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, alike, victims)...)
 	server{}.stand(s.fw.ClientSet().(*fake.Clientset))

@@ -31,10 +31,14 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 	pl.dropIdleNominations(now)
 }
 
-// retryHolder makes a preemptor that waits for its places retry when its pause is over.
+// retryHolder makes a preemptor that waits for its places retry when its pause is over: at once if it has paused since
+// the places of ending pods would do.
 func (pl *GangPreemption) retryHolder(holder hold.Holder, now time.Time) {
 	for _, one := range pl.Holds.NominationsOf(holder) {
 		if pod, exists := pl.evictor.Pod(one.For); exists {
+			if pl.pauses.current(holder.Group, now).why == waitsForEnding {
+				pl.pauses.end(holder.Group)
+			}
 			pl.retryAfter(pod, pl.pauses.current(holder.Group, now).until.Sub(now))
 			return
 		}

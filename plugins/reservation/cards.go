@@ -98,8 +98,8 @@ func (pl *Reservation) keptFor(c *cycle, slot *reservationstate.Slot, placements
 }
 
 // keptBut adds up what all placements but own keep of cards: what is left of them (as left says, if it has them), and
-// the parts of pods that are not on the node: they are nominated to it, or a what-if has removed them. c, which may be
-// nil, says which of these move.
+// the parts of pods that are not on the node: they are nominated to it, or a what-if has removed them. Where left has a
+// placement, it has the parts that move, too; c is not needed without left.
 func (pl *Reservation) keptBut(c *cycle, own hold.ID, left map[hold.ID]int64, placements []reservationstate.OnCard,
 	pod *v1.Pod, info fwk.NodeInfo) gpucards.Kept {
 	kept := gpucards.Kept{By: map[int]int64{}}
@@ -108,18 +108,18 @@ func (pl *Reservation) keptBut(c *cycle, own hold.ID, left map[hold.ID]int64, pl
 	}
 	moves := func(user types.UID) bool {
 		one, ok := pl.holds.HoldOf(user)
-		return user == pod.UID || c != nil && ok && c.movable(one)
+		return ok && c.movable(one)
 	}
 	for _, p := range placements {
+		rest, known := left[p.ID]
+		if !known {
+			rest = p.Left
+		}
 		if p.ID != own {
-			rest, known := left[p.ID]
-			if !known {
-				rest = p.Left
-			}
 			kept.By[p.Card] += rest
 		}
 		for user, memory := range p.Parts {
-			if !moves(user) && !there(user) {
+			if user != pod.UID && !there(user) && !(known && moves(user)) {
 				kept.By[p.Card] += memory
 			}
 		}
