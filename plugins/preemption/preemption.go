@@ -123,8 +123,8 @@ type Gangs interface {
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool
-	// Changed signals that gangs which did not fit may fit now.
-	Changed()
+	// Recall makes the gang of a pod be tried again, if it did not fit.
+	Recall(pod *v1.Pod)
 }
 
 // Queues says what gangs have in their queues.
@@ -316,10 +316,7 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 	if left <= 0 || pause.why == waitsForEnding && !pl.Holds.Nominated(pl.holder(d)) {
 		return ""
 	}
-	if pl.holder(d).IsSinglePod() {
-		// The event that queued the pod may have helped. A gang retries without this.
-		pl.retryAfter(d.leader, left)
-	}
+	pl.retryAfter(d.leader, left) // what has happened since that search may have helped
 	return pause.message
 }
 
@@ -358,9 +355,7 @@ func (pl *GangPreemption) activateRetries(ctx context.Context) {
 		}
 		if pod, ok := pl.evictor.Pod(uid); ok {
 			pl.fw.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-			if !evictions.OwnerOf(pl.Gangs, pod).IsPod() {
-				pl.Gangs.Changed() // a gang in backoff is not activated
-			}
+			pl.Gangs.Recall(pod) // which is not in the scheduling queue
 		}
 		pl.retries.Done(uid)
 	}

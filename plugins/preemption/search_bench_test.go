@@ -41,7 +41,7 @@ func (k known) PartialHolders(int32) []hold.Holder   { return nil }
 func (k known) Yield(context.Context, []hold.Holder) {}
 func (k known) Placing(hold.Holder) bool             { return true }
 func (k known) Synced() bool                         { return true }
-func (k known) Changed()                             {}
+func (k known) Recall(*v1.Pod)                       {}
 func (k known) Wants(*v1.Pod) (gangstate.PlacementRequest, bool) {
 	return gangstate.PlacementRequest{}, false
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -127,13 +128,13 @@ func TestTakenVictims(t *testing.T) {
 	}
 }
 
-// changes counts how often something is said to have changed that may help.
+// changes counts how often a gang is to be tried again.
 type changes struct {
 	known
 	count *atomic.Int32
 }
 
-func (c changes) Changed() { c.count.Add(1) }
+func (c changes) Recall(*v1.Pod) { c.count.Add(1) }
 
 // TestLetDown: a preemptor that counts on the victims of another one looks again when these go on after all.
 func TestLetDown(t *testing.T) {
@@ -151,4 +152,22 @@ func TestLetDown(t *testing.T) {
 	s.execution(first, chosen).withdraw()
 	s.tidy(s.ctx)
 	await.Until(t, "one change", func() bool { return count.Load() == 1 })
+}
+
+// TestRecalledAfterAPause: a gang that was refused since it pauses is tried again when its pause is over: what has
+// happened since its search may have helped.
+func TestRecalledAfterAPause(t *testing.T) {
+	high := members("high", 2, 2, 100, 2)
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil, objectsOf(high)...)
+	d := s.demand(t, gangspec.Spec{}, high...)
+	var count atomic.Int32
+	s.know(changes{known{}, &count})
+	s.pauses.record(d.attempt.Group, s.clock.Now(), 20*time.Millisecond, foundNothing, msgNoVictims)
+	if message := s.mustWait(d); message != msgNoVictims {
+		t.Fatalf("it need not wait: %q", message)
+	}
+	await.Until(t, "it is recalled", func() bool { return count.Load() == 1 })
+	if message := s.mustWait(d); message != "" {
+		t.Errorf("it pauses still: %q", message)
+	}
 }

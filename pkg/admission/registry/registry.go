@@ -69,6 +69,8 @@ type WaitingRoom interface {
 	ApplyGangEffects(profile string, e *gangstate.Effects)
 	// RecordChange is called when something has happened that may help jobs that did not fit.
 	RecordChange(change turns.Change)
+	// Recall makes the gang of a pod be tried again, if it rests.
+	Recall(pod *v1.Pod)
 	// SingleMayEnter reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its
 	// turn.
 	SingleMayEnter(pod *v1.Pod) bool
@@ -274,6 +276,9 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 func (r *Registry) Changed() {
 	r.room.RecordChange(turns.Freed)
 }
+
+// Recall makes the gang of a pod be tried again, if it did not fit.
+func (r *Registry) Recall(pod *v1.Pod) { r.room.Recall(pod) }
 
 // Turn returns a group that waits for its turn, or has it; false if it does neither.
 func (r *Registry) Turn(group hold.Holder) (turn gangstate.Turn, ok bool) {

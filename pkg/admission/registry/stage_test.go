@@ -61,6 +61,7 @@ type noRoom struct{}
 
 func (noRoom) ApplyGangEffects(string, *gangstate.Effects)       {}
 func (noRoom) RecordChange(turns.Change)                         {}
+func (noRoom) Recall(*v1.Pod)                                    {}
 func (noRoom) SingleMayEnter(*v1.Pod) bool                       { return true }
 func (noRoom) RecordSingleFailure(*v1.Pod, turns.AttemptFailure) {}
 func (noRoom) ForgetSingle(*v1.Pod)                              {}

@@ -75,6 +75,14 @@ func (r *Room) RecordChange(change turns.Change) {
 	r.RequestNext()
 }
 
+// Recall makes the gang of a pod be tried again, if it rests: something may help it that is not in the cluster.
+func (r *Room) Recall(pod *v1.Pod) {
+	if group, member := r.groupOf(pod); member {
+		r.locked(func() { r.line.Recall(group.String()) })
+		r.RequestNext()
+	}
+}
+
 // mostTouched is how many groups may have been touched until they are looked at.
 const mostTouched = 1000
 

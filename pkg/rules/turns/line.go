@@ -157,12 +157,18 @@ func (l *Line) Offer(offered Job, now time.Time) {
 // has its turn. Otherwise it is a candidate from now on: kube-scheduler brings a pod to the gate if something may help
 // it.
 func (l *Line) Enters(name string) bool {
-	j := l.jobs[name]
-	if j == nil || j.phase == in {
+	if j := l.jobs[name]; j == nil || j.phase == in {
 		return true
 	}
-	j.called, l.look = true, true
+	l.Recall(name)
 	return false
+}
+
+// Recall makes a job that rests a candidate: something may help it that is not in the cluster.
+func (l *Line) Recall(name string) {
+	if j := l.jobs[name]; j != nil && j.phase != in {
+		j.called, l.look = true, true
+	}
 }
 
 // Renew records that a job has changed itself: it may fit then, whatever happens.

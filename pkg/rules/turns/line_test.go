@@ -641,6 +641,19 @@ func TestStories(t *testing.T) {
 			},
 			"a nobody a",
 		},
+		"one that is recalled is tried again, and no other": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.tryAll(0)
+				w.Recall("a")
+				w.Recall("unknown")
+				w.next()
+				w.Recall("a") // it has its turn
+				w.fail(1, 0)
+				w.next()
+			},
+			"a b nobody a nobody",
+		},
 		"one that has changed is tried though it asks for no less": {
 			func(w *world) {
 				w.come(pod("a", 2), pod("b", 1))
