@@ -129,8 +129,8 @@ type GangPreemptionArgs struct {
 	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.
 	// 0 to 24h.
 	EvictionCooldown metav1.Duration
-	// SearchTimeout is how long a search for victims may keep the scheduling thread beside looking at all pods,
-	// once in each round. Then it ends with the victims that it has found, if these suffice, or without any. After one
+	// SearchTimeout is how long a search for victims may keep the scheduling thread, not counting its passes
+	// over all pods. Then it ends with the victims that it has found, if these suffice, or without any. After one
 	// without any, the next one of the same preemptor may take twice as long, up to 10s. 10ms to 1m.
 	SearchTimeout metav1.Duration
 	// EvictBy is how gangs are evicted as a whole that do not say it, nor their namespace: Delete, or

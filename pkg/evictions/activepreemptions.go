@@ -36,8 +36,8 @@ type victimRecord struct {
 	// holder is the preemptor that evicts it.
 	holder hold.Holder
 	owner  Owner
-	// reliedOn are the claims of other holders for which it is evicted in any case; 0 where the holder is only told if it
-	// stays.
+	// reliedOn are the preemptors that rely on its end, and the claims for which it is evicted even when holder no longer
+	// needs it; 0 for a preemptor that only learns that it stays.
 	reliedOn map[hold.Holder]uint64
 	// ended is when it ended; zero if it has not.
 	ended time.Time
@@ -90,10 +90,10 @@ func (u *ActivePreemptions) AddVictims(gangs Gangs, holder hold.Holder, victims 
 	}
 }
 
-// RelyOn records that a preemptor's decision relies on the end of victims that were chosen already. Those that were
-// chosen for itself, or for others that it outranks and whose places it takes, are evicted even if nobody else needs
-// that any more; for the others it is only told if they stay. It returns false, and records nothing, if one of the
-// victims has been released.
+// RelyOn records that a preemptor's decision relies on the end of earlier victims. If they were chosen for this
+// preemptor, or for one that it outranks and whose places it takes, they are evicted even when their own preemptor no
+// longer needs the room. Otherwise the preemptor only learns that they stay. RelyOn returns false, and records nothing,
+// if one of the victims has been released.
 func (u *ActivePreemptions) RelyOn(holder hold.Holder, claim uint64, victims []types.UID,
 	outranked []hold.Holder) bool {
 	u.mu.Lock()
@@ -133,8 +133,7 @@ func (u *ActivePreemptions) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64
 	return by
 }
 
-// RecordEnd records that a pod has ended: it no longer exists, and the scheduler's cache does not have it. It reports
-// whether the pod is a victim, or was one until recently.
+// RecordEnd records that a pod has ended. It reports whether the pod is a victim, or was one until recently.
 func (u *ActivePreemptions) RecordEnd(pod types.UID, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -44,7 +44,7 @@ func (h *Shared) PartsOf(id hold.ID) map[types.UID]hold.Taken {
 }
 
 // LeftWithout returns what would be left of reserved holds, in the order of ids, if the holds for which without returns
-// true were not there. It is called with the lock held.
+// true were not there. The lock is held while without runs.
 func (h *Shared) LeftWithout(without func(hold.Hold) bool, ids ...hold.ID) []hold.Taken {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -57,11 +57,5 @@ func (h *Shared) LeftWithout(without func(hold.Hold) bool, ids ...hold.ID) []hol
 
 // LeftOf returns what pods have not taken of reserved holds, in the order of ids.
 func (h *Shared) LeftOf(ids ...hold.ID) []hold.Taken {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	left := make([]hold.Taken, len(ids))
-	for i, id := range ids {
-		left[i] = h.ledger.Left(id)
-	}
-	return left
+	return h.LeftWithout(func(hold.Hold) bool { return false }, ids...)
 }

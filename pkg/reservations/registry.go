@@ -254,9 +254,9 @@ func (r *Registry) Grants(pod *v1.Pod) []hold.Holder {
 	return holders
 }
 
-// Slots returns what is held for a pod, by node; if its place is decided, on that node only. What is left is as if the
-// holds for which without returns true were not there, but for those of pods that are counted on their nodes. A pod
-// that asks for a Reservation by name gets only the slots of that one.
+// Slots returns what is held for a pod, by node; if its place is decided, on that node only. The holds for which
+// without returns true, except those of pods that are counted on their nodes, take nothing of a slot. A pod that asks
+// for a Reservation by name gets only the slots of that one.
 func (r *Registry) Slots(pod *v1.Pod, without func(hold.Hold) bool) map[string][]reservationstate.Slot {
 	if r.Empty() || reservepods.IsReservePod(pod) {
 		return nil
@@ -284,8 +284,8 @@ func (r *Registry) Slots(pod *v1.Pod, without func(hold.Hold) bool) map[string][
 		}
 	}
 	left := map[hold.ID]hold.Taken{}
-	unused := func(h hold.Hold) bool { return r.users[h.For] == nil && without(h) }
-	for i, taken := range r.holds.LeftWithout(unused, ids...) {
+	ignored := func(h hold.Hold) bool { return r.users[h.For] == nil && without(h) }
+	for i, taken := range r.holds.LeftWithout(ignored, ids...) {
 		left[ids[i]] = taken
 	}
 	for _, list := range slots {

@@ -123,7 +123,7 @@ type Gangs interface {
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool
-	// Recall makes the gang of a pod be tried again, if it did not fit.
+	// Recall has the gang of a pod tried again, although nothing has changed in the cluster.
 	Recall(pod *v1.Pod)
 }
 
@@ -355,7 +355,7 @@ func (pl *GangPreemption) activateRetries(ctx context.Context) {
 		}
 		if pod, ok := pl.evictor.Pod(uid); ok {
 			pl.fw.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-			pl.Gangs.Recall(pod) // which is not in the scheduling queue
+			pl.Gangs.Recall(pod) // gangs wait outside the scheduling queue
 		}
 		pl.retries.Done(uid)
 	}

@@ -77,12 +77,12 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 		outranked = append(outranked, pl.incompleteHolders(d, own, rounds)...)
 	}
 	if len(outranked) > 0 {
-		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil {
+		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil || pl.timeIsUp(d) {
 			return result, err
 		}
 	}
 	if promises := pl.yielding(d); len(promises) > 0 && !d.gang.Beyond {
-		if result, err := pl.searchPromised(ctx, d, outranked, promises); err != nil || result != nil {
+		if result, err := pl.searchPromised(ctx, d, outranked, promises); err != nil || result != nil || pl.timeIsUp(d) {
 			return result, err
 		}
 	}

@@ -67,8 +67,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestVictimsNobodyNeedsStay: a preemptor that needs no room any more leaves its victims alone, also where one that
-// does not outrank it has counted on their end: that one decides anew.
+// TestVictimsNobodyNeedsStay: victims run on when their preemptor no longer needs the room, even if a preemptor that
+// does not outrank it has relied on their end. That one decides anew.
 func TestVictimsNobodyNeedsStay(t *testing.T) {
 	low, alike, victims := members("low", 2, 2, 50, 2), members("alike", 2, 2, 10, 2), members("v", 2, 2, 10, 2, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, alike, victims)...)
@@ -128,13 +128,13 @@ func TestTakenVictims(t *testing.T) {
 	}
 }
 
-// changes counts how often a gang is to be tried again.
-type changes struct {
+// recalls counts the calls of Recall.
+type recalls struct {
 	known
 	count *atomic.Int32
 }
 
-func (c changes) Recall(*v1.Pod) { c.count.Add(1) }
+func (c recalls) Recall(*v1.Pod) { c.count.Add(1) }
 
 // TestLetDown: a preemptor that counts on the victims of another one looks again when these go on after all.
 func TestLetDown(t *testing.T) {
@@ -142,7 +142,7 @@ func TestLetDown(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
 	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
 	var count atomic.Int32
-	s.know(changes{known{}, &count})
+	s.know(recalls{known{}, &count})
 	chosen, taken := s.takeOver(t, first, second)
 	s.relyOn(t, second, taken)
 	s.tidy(s.ctx)
@@ -161,7 +161,7 @@ func TestRecalledAfterAPause(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil, objectsOf(high)...)
 	d := s.demand(t, gangspec.Spec{}, high...)
 	var count atomic.Int32
-	s.know(changes{known{}, &count})
+	s.know(recalls{known{}, &count})
 	s.pauses.record(d.attempt.Group, s.clock.Now(), 20*time.Millisecond, foundNothing, msgNoVictims)
 	if message := s.mustWait(d); message != msgNoVictims {
 		t.Fatalf("it need not wait: %q", message)

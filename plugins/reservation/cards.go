@@ -29,16 +29,16 @@ func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.Nod
 	if a, uses := pl.reservations.Allocation(pod); uses {
 		for _, p := range placements {
 			if p.Reservation == a.UID && p.Index == a.Index {
-				kept := pl.keptBut(nil, "", nil, placements, pod, info) // what it has not taken is for others
+				kept := pl.keptBut(nil, "", placements, pod, info) // what it has not taken is for others
 				kept.Has, kept.Card = p.Parts[pod.UID] > 0, p.Card
 				return kept
 			}
 		}
-		return pl.keptBut(nil, "", nil, placements, pod, info)
+		return pl.keptBut(nil, "", placements, pod, info)
 	}
 	c := cycleOf(state)
 	if c == nil {
-		return pl.keptBut(nil, "", nil, placements, pod, info)
+		return pl.keptBut(nil, "", placements, pod, info)
 	}
 	slot, _ := pl.chooseSlot(c, state, pod, info)
 	return pl.keptFor(c, slot, placements, pod, info)
@@ -80,15 +80,11 @@ func (pl *Reservation) cardFits(c *cycle, state fwk.CycleState, pod *v1.Pod, inf
 // keptFor returns what is kept on cards for pods other than one that uses a slot; slot is nil if it uses none.
 func (pl *Reservation) keptFor(c *cycle, slot *reservationstate.Slot, placements []reservationstate.OnCard,
 	pod *v1.Pod, info fwk.NodeInfo) gpucards.Kept {
-	left := map[hold.ID]int64{}
-	for _, one := range c.slots[info.Node().Name] {
-		left[one.ID] = one.Left.Request[v1alpha1.GPUMemoryResource] // as the what-if has it
-	}
 	own := hold.ID("")
 	if slot != nil && slot.Left.Part(c.demand.Amount()).Request[v1alpha1.GPUMemoryResource] > 0 {
 		own = slot.ID
 	}
-	kept := pl.keptBut(c, own, left, placements, pod, info)
+	kept := pl.keptBut(c, own, placements, pod, info)
 	for _, p := range placements {
 		if p.ID == own {
 			kept.Has, kept.Card = true, p.Card
@@ -97,12 +93,17 @@ func (pl *Reservation) keptFor(c *cycle, slot *reservationstate.Slot, placements
 	return kept
 }
 
-// keptBut adds up what all placements but own keep of cards: what is left of them (as left says, if it has them), and
-// the parts of pods that are not on the node: they are nominated to it, or a what-if has removed them. Where left has a
-// placement, it has the parts that move, too; c is not needed without left.
-func (pl *Reservation) keptBut(c *cycle, own hold.ID, left map[hold.ID]int64, placements []reservationstate.OnCard,
-	pod *v1.Pod, info fwk.NodeInfo) gpucards.Kept {
-	kept := gpucards.Kept{By: map[int]int64{}}
+// keptBut adds up what all placements but own keep of cards: what is left of them, and the parts of pods that are not
+// on the node, since they are nominated to it or a what-if has removed them. If c is not nil, its slots say what is
+// left, which includes the parts that are movable.
+func (pl *Reservation) keptBut(c *cycle, own hold.ID, placements []reservationstate.OnCard, pod *v1.Pod,
+	info fwk.NodeInfo) gpucards.Kept {
+	kept, left := gpucards.Kept{By: map[int]int64{}}, map[hold.ID]int64{}
+	if c != nil {
+		for _, slot := range c.slots[info.Node().Name] {
+			left[slot.ID] = slot.Left.Request[v1alpha1.GPUMemoryResource]
+		}
+	}
 	there := func(user types.UID) bool {
 		return slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().UID == user })
 	}

@@ -34,7 +34,7 @@ type cycle struct {
 	demand ledger.Demand
 	// holders are the holders whose holds the pod may use.
 	holders []hold.Holder
-	// movable reports whether what is held for a pod moves with it to its new place: what it has of slots is left in them.
+	// movable reports whether a hold ends when its pod gets another place: what it has of a slot counts as left.
 	movable func(hold.Hold) bool
 	// named: the pod asks for a Reservation by name, and must use it.
 	named bool

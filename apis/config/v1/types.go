@@ -114,8 +114,8 @@ type GangPreemptionArgs struct {
 	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.
 	// 0 to 24h. Default 0.
 	EvictionCooldown *metav1.Duration `json:"evictionCooldown,omitempty"`
-	// SearchTimeout is how long a search for victims may keep the scheduling thread beside looking at all pods,
-	// once in each round. Then it ends with the victims that it has found, if these suffice, or without any. After one
+	// SearchTimeout is how long a search for victims may keep the scheduling thread, not counting its passes
+	// over all pods. Then it ends with the victims that it has found, if these suffice, or without any. After one
 	// without any, the next one of the same preemptor may take twice as long, up to 10s. 10ms to 1m. Default: 1s.
 	SearchTimeout *metav1.Duration `json:"searchTimeout,omitempty"`
 	// EvictBy is how gangs are evicted as a whole that do not say it, nor their namespace, by the annotation

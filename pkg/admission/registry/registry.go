@@ -69,7 +69,7 @@ type WaitingRoom interface {
 	ApplyGangEffects(profile string, e *gangstate.Effects)
 	// RecordChange is called when something has happened that may help jobs that did not fit.
 	RecordChange(change turns.Change)
-	// Recall makes the gang of a pod be tried again, if it rests.
+	// Recall has the gang of a pod tried again, although nothing has changed in the cluster.
 	Recall(pod *v1.Pod)
 	// SingleMayEnter reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its
 	// turn.
@@ -277,7 +277,7 @@ func (r *Registry) Changed() {
 	r.room.RecordChange(turns.Freed)
 }
 
-// Recall makes the gang of a pod be tried again, if it did not fit.
+// Recall has the gang of a pod tried again, although nothing has changed in the cluster.
 func (r *Registry) Recall(pod *v1.Pod) { r.room.Recall(pod) }
 
 // Turn returns a group that waits for its turn, or has it; false if it does neither.

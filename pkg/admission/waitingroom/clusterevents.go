@@ -75,7 +75,7 @@ func (r *Room) RecordChange(change turns.Change) {
 	r.RequestNext()
 }
 
-// Recall makes the gang of a pod be tried again, if it rests: something may help it that is not in the cluster.
+// Recall has the gang of a pod tried again, although nothing has changed in the cluster.
 func (r *Room) Recall(pod *v1.Pod) {
 	if group, member := r.groupOf(pod); member {
 		r.locked(func() { r.line.Recall(group.String()) })

@@ -23,6 +23,10 @@ type Bond struct {
 func (r *Simulation) Pieces(i int) []Piece {
 	g := r.problem.Gangs[i]
 	levels := g.FixedLevels()
+	homes := make([]map[int]int, len(levels))
+	for k, level := range levels {
+		homes[k] = level.Homes(g.On, r.w.Label)
+	}
 	kind := map[int]int{} // by class of the plan state
 	for k, c := range r.Classes()[i] {
 		kind[c.class] = k
@@ -36,19 +40,19 @@ func (r *Simulation) Pieces(i int) []Piece {
 		}
 		if _, known := at[finest]; !known {
 			at[finest] = len(pieces)
-			pieces = append(pieces, Piece{Counts: make([]int, len(kind)), In: r.bondsOf(levels, rank, g.On)})
+			pieces = append(pieces, Piece{Counts: make([]int, len(kind)), In: bondsOf(levels, rank, homes)})
 		}
 		pieces[at[finest]].Counts[kind[r.w.classOf[member]]]++
 	}
 	return pieces
 }
 
-// bondsOf returns the bonds of the members around a rank, given the placed members.
-func (r *Simulation) bondsOf(levels []placement.Level, rank int, on []placement.PlacedMember) []Bond {
+// bondsOf returns the bonds of the members around a rank, given the homes of the slices of each level.
+func bondsOf(levels []placement.Level, rank int, homes []map[int]int) []Bond {
 	list := make([]Bond, len(levels))
 	for i, level := range levels {
 		list[i] = Bond{Key: level.Key, Run: rank / level.Slice, On: -1}
-		if home, ok := level.Homes(on, r.w.Label)[list[i].Run]; ok {
+		if home, ok := homes[i][list[i].Run]; ok {
 			list[i].On = home
 		}
 	}

@@ -37,7 +37,7 @@ type OnCard struct {
 	Card        int
 	// Left is the memory, in MiB, of which no pod has a part.
 	Left int64
-	// Parts are those of pods that use it, or are nominated to.
+	// Parts is the memory, in MiB, of each pod that uses it, or is nominated to it.
 	Parts map[types.UID]int64
 }
 

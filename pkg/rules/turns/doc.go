@@ -14,8 +14,9 @@
 //  5. After an attempt that placed nothing, no job of its kind, gang or single pod, is tried again for four times as long
 //     as it took. A job that was never tried and is first in order need not wait for that.
 //  6. The first in order keeps the others waiting for at most half a second in a row while it waits for the end of such
-//     pauses, and for at most eleven turns in vain in a row. Then the next in order that does not pause goes ahead of it,
-//     or else the job that is overdue the longest: until the pause ends, or for one turn.
+//     pauses, and for at most eleven turns in vain in a row. Then the next in order that does not pause goes ahead of it
+//     (of gangs in queues, only those that a limit has kept waiting), or else the job that is overdue the longest: until
+//     the pause ends, or for one turn.
 //  7. A candidate is overdue a minute after its last attempt ended or, if it was never tried, a second after it came, once
 //     the first in order was looked at since; in both cases no limit of a queue must have kept it since. Overdue newcomers
 //     do not pause. While attempts place nothing, every second turn outside pauses of the first in order goes to the job

@@ -73,7 +73,7 @@ type job struct {
 	phase phase
 	// fresh: it was not tried since it came.
 	fresh bool
-	// called: its pod has come to the gate of the scheduling queue again, so something may help it.
+	// called: something may help it that the Line does not see: see [Line.Recall] and [Line.Enters].
 	called bool
 	// gaveBack: it has given back its turn since it was tried.
 	gaveBack bool
@@ -89,7 +89,7 @@ type attempt struct {
 	// seen is what the attempt knew of, and changes the count of those of the job itself.
 	seen    changeCounts
 	changes int
-	// at is when it ended, or was found to be of no use; before the first, when the job came.
+	// at is when it ended or was skipped as useless; for a job that was never tried, when the job came.
 	at time.Time
 	// hopeless and coupled say what can help.
 	hopeless, coupled bool

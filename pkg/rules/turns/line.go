@@ -164,7 +164,7 @@ func (l *Line) Enters(name string) bool {
 	return false
 }
 
-// Recall makes a job that rests a candidate: something may help it that is not in the cluster.
+// Recall makes a resting job a candidate although nothing has changed in the cluster.
 func (l *Line) Recall(name string) {
 	if j := l.jobs[name]; j != nil && j.phase != in {
 		j.called, l.look = true, true
