@@ -57,9 +57,9 @@ type Report struct {
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
 
-	// there is how many pods have neither ended nor are being deleted; turnedAway are the pods that kubelets refused.
-	there      int
-	turnedAway []*v1.Pod
+	// there is how many pods have neither ended nor are being deleted; refusedByKubelet are the pods that kubelets refused.
+	there            int
+	refusedByKubelet []*v1.Pod
 }
 
 // Queue is the numbers of the gang's queue.
@@ -100,7 +100,7 @@ func newReport(gang string, members []*v1.Pod, g *view.Gang) *Report {
 			m.Phase = "Terminating"
 		}
 		if gangstate.KubeletRefusal(pod) != "" {
-			m.Reason, r.turnedAway = pod.Status.Reason, append(r.turnedAway, pod)
+			m.Reason, r.refusedByKubelet = pod.Status.Reason, append(r.refusedByKubelet, pod)
 		}
 		if !objectstate.HasEnded(pod) {
 			if pod.DeletionTimestamp == nil {
@@ -122,7 +122,7 @@ func (r *Report) tell(g *view.Gang, profiles []string) {
 	}
 	r.Phase, r.State, r.Held, r.Minimum = g.Phase, stands(g), g.Held, g.Minimum
 	if text := missing(g, r.there, profiles); text != "" {
-		if refused := gangstate.TextTurnedAway(r.turnedAway); refused != "" {
+		if refused := gangstate.TextRefusedByKubelet(r.refusedByKubelet); refused != "" {
 			r.Advice = append(r.Advice, refused)
 		}
 		r.Advice = append(r.Advice, text)

@@ -197,7 +197,9 @@ func (r *reconciler) observe(ctx context.Context, key gangspec.Key, recorded boo
 		return gangstate.Facts{}, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
 	}
 	pods := slices.DeleteFunc(apiobjects.Pointers(list.Items), func(pod *v1.Pod) bool {
-		of, _, member := gangspec.KeyOf(pod)
+		of, _, member := gangspec.GangOf(pod, func(gangspec.Key) *gangspec.PodGroupDescription {
+			return groups[gangspec.Native]
+		})
 		return !member || of != key
 	})
 	history := &gangstate.History{}

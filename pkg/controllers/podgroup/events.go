@@ -14,11 +14,11 @@ import (
 // EventMemberRefused: the kubelet of its node did not take a member. It is on the PodGroup.
 const EventMemberRefused = "MemberRefused"
 
-// turnedAway returns the event that kubelets have refused members; nil if so many were told, or no more have failed
+// refusedByKubelet returns the event that kubelets have refused members; nil if so many were told, or no more have failed
 // than the status says.
-func turnedAway(pg *coscheduling.PodGroup, f gangstatus.Facts, told int) *status.Event {
-	text := gangstate.TextTurnedAway(f.TurnedAway)
-	if len(f.TurnedAway) <= told || f.Failed <= int(pg.Status.Failed) {
+func refusedByKubelet(pg *coscheduling.PodGroup, f gangstatus.Facts, told int) *status.Event {
+	text := gangstate.TextRefusedByKubelet(f.RefusedByKubelet)
+	if len(f.RefusedByKubelet) <= told || f.Failed <= int(pg.Status.Failed) {
 		return nil
 	}
 	return &status.Event{

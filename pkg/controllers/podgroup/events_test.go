@@ -20,18 +20,18 @@ func TestMemberRefusedEvent(t *testing.T) {
 		pods   []*v1.Pod
 		want   string
 	}{
-		"a kubelet refused one": {0, 0, members.Pods("running", "turned away"),
+		"a kubelet refused one": {0, 0, members.Pods("running", "refused by kubelet"),
 			`gang "team/train": 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu)`},
-		"it was told":                        {1, 1, members.Pods("running", "turned away"), ""},
-		"it was told by another process":     {1, 0, members.Pods("running", "turned away"), ""},
-		"it was told, and another one fails": {1, 1, members.Pods("running", "turned away", "failed"), ""},
+		"it was told":                        {1, 1, members.Pods("running", "refused by kubelet"), ""},
+		"it was told by another process":     {1, 0, members.Pods("running", "refused by kubelet"), ""},
+		"it was told, and another one fails": {1, 1, members.Pods("running", "refused by kubelet", "failed"), ""},
 		"one failed":                         {0, 0, members.Pods("running", "failed"), ""},
 		"nothing has failed":                 {0, 0, members.Pods("running", "waiting"), ""},
 	} {
 		pg := members.PodGroup(2, schedulingv1alpha1.PodGroupRunning)
 		pg.Status.Failed = tc.failed
 		got := ""
-		if e := turnedAway(pg, gangstatus.Observe(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), tc.pods, &gangstate.History{}), tc.told); e != nil {
+		if e := refusedByKubelet(pg, gangstatus.Observe(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), tc.pods, &gangstate.History{}), tc.told); e != nil {
 			got = e.Note
 		}
 		if got != tc.want {

@@ -48,8 +48,8 @@ type follower struct {
 // history is what is known of a gang from before. It is used by one reconciliation at a time.
 type history struct {
 	gangstate.History
-	// turnedAway is how many of its pods kubelets had refused when that was last told.
-	turnedAway int
+	// refusedByKubelet is how many of its pods kubelets had refused when that was last told.
+	refusedByKubelet int
 }
 
 // reconciler keeps the status of community PodGroups up to date.
@@ -80,7 +80,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	fields := gangstatus.Changes(pg.Status, want)
 	if len(fields) == 0 {
-		known.turnedAway = len(facts.TurnedAway)
+		known.refusedByKubelet = len(facts.RefusedByKubelet)
 		return r.endEvicted(ctx, pg, facts, want.Phase)
 	}
 	if pruned {
@@ -88,10 +88,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	result, err := r.write(ctx, pg, fields) // what else there is to write follows: the PodGroup changes with it
 	if err == nil && result.IsZero() {
-		if e := turnedAway(pg, facts, known.turnedAway); e != nil {
+		if e := refusedByKubelet(pg, facts, known.refusedByKubelet); e != nil {
 			e.Record(r.recorder)
 		}
-		known.turnedAway = len(facts.TurnedAway)
+		known.refusedByKubelet = len(facts.RefusedByKubelet)
 	}
 	return result, err
 }

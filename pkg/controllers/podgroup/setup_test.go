@@ -25,7 +25,7 @@ func statusAfter(pg *coscheduling.PodGroup, pods []*v1.Pod) coscheduling.PodGrou
 
 // What is dropped from the cache is not needed.
 func TestKeptPodsHaveTheFacts(t *testing.T) {
-	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed", "turned away"}
+	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed", "refused by kubelet"}
 	full := func() []*v1.Pod {
 		return members.With(members.Pods(words...), func(i int, p *v1.Pod) {
 			p.Spec.Priority = ptr.To(int32(i))
@@ -37,7 +37,7 @@ func TestKeptPodsHaveTheFacts(t *testing.T) {
 			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodReady})
 			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{
 				Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(members.Epoch), Message: "long"}}}}
-			if words[i] == "turned away" {
+			if words[i] == "refused by kubelet" {
 				p.Status.ContainerStatuses = nil
 			}
 			if i == 5 {

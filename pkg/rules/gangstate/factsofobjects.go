@@ -38,8 +38,8 @@ type Facts struct {
 	Succeeded, Failed int
 	// oldestBound is when the oldest of the members was created that have a node and have not ended; zero if none has.
 	oldestBound time.Time
-	// TurnedAway are those of the pods that failed that kubelets refused: see KubeletRefusal.
-	TurnedAway []*v1.Pod
+	// RefusedByKubelet are those of the pods that failed that kubelets refused: see KubeletRefusal.
+	RefusedByKubelet []*v1.Pod
 }
 
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
@@ -120,7 +120,7 @@ func (f *Facts) count(history *History) {
 				f.All.Add(1, role)
 			}
 			if KubeletRefusal(pod) != "" {
-				f.TurnedAway = append(f.TurnedAway, pod)
+				f.RefusedByKubelet = append(f.RefusedByKubelet, pod)
 			}
 		}
 	}

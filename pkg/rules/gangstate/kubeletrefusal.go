@@ -24,9 +24,9 @@ func KubeletRefusal(pod *v1.Pod) string {
 	return text
 }
 
-// TextTurnedAway is for pods that kubelets refused, the youngest of them with its refusal, for the aside of
+// TextRefusedByKubelet is for pods that kubelets refused, the youngest of them with its refusal, for the aside of
 // [TextIncomplete]; empty for none.
-func TextTurnedAway(pods []*v1.Pod) string {
+func TextRefusedByKubelet(pods []*v1.Pod) string {
 	if len(pods) == 0 {
 		return ""
 	}

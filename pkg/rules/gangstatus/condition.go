@@ -76,10 +76,10 @@ func incomplete(f Facts) string {
 		return gangstate.TextLacks(f.Key, &f.Stage, f.Members)
 	}
 	aside := f.Aside.Texts()
-	if n := f.Failed - len(f.TurnedAway); n > 0 {
+	if n := f.Failed - len(f.RefusedByKubelet); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d failed", n))
 	}
-	if text := gangstate.TextTurnedAway(f.TurnedAway); text != "" {
+	if text := gangstate.TextRefusedByKubelet(f.RefusedByKubelet); text != "" {
 		aside = append(aside, text)
 	}
 	return gangstate.TextIncomplete(f.Key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.Stage.Stage()), aside...)

@@ -59,7 +59,7 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f Facts) schedulingv1alpha1.P
 		return schedulingv1alpha1.PodGroupPending
 	case f.unfinished == 0 && f.Up.Reaches(&f.Stage) && f.later() == 0:
 		return schedulingv1alpha1.PodGroupFinished
-	case !complete && f.Failed > len(f.TurnedAway) && f.All.Reaches(&f.Stage):
+	case !complete && f.Failed > len(f.RefusedByKubelet) && f.All.Reaches(&f.Stage):
 		return schedulingv1alpha1.PodGroupFailed
 	case f.Up.Reaches(&f.Stage):
 		return schedulingv1alpha1.PodGroupRunning

@@ -23,7 +23,7 @@ var (
 )
 
 // Pods returns pods from a word for each. A word is "waiting", "gated", "claimless", "impossible", "refused",
-// "expired", "bound", "running", "succeeded", "failed" or "turned away".
+// "expired", "bound", "running", "succeeded", "failed" or "refused by kubelet".
 func Pods(words ...string) []*v1.Pod {
 	list := make([]*v1.Pod, len(words))
 	for i, word := range words {
@@ -63,9 +63,9 @@ func Pod(i int, word string) *v1.Pod {
 	}
 	p.Spec.NodeName = "node"
 	p.Status.Phase = map[string]v1.PodPhase{
-		"bound": v1.PodPending, "running": v1.PodRunning, "succeeded": v1.PodSucceeded, "failed": v1.PodFailed, "turned away": v1.PodFailed,
+		"bound": v1.PodPending, "running": v1.PodRunning, "succeeded": v1.PodSucceeded, "failed": v1.PodFailed, "refused by kubelet": v1.PodFailed,
 	}[word]
-	if word == "turned away" {
+	if word == "refused by kubelet" {
 		p.Status.Reason, p.Status.Message = "OutOfcpu", "Pod was rejected: no cpu"
 	}
 	if p.Status.Phase == "" {
