@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -153,7 +154,7 @@ func (r *round) whyStays(d *demand, pod *v1.Pod) string {
 		return "no controller makes it again"
 	case !r.evictable(pod.Namespace):
 		return "evictableNamespaces leaves its namespace out"
-	case slices.ContainsFunc(pod.Spec.Volumes, resource.IsAttached), len(pod.Spec.ResourceClaims) > 0:
+	case slices.ContainsFunc(pod.Spec.Volumes, resource.IsAttached), deviceclaims.HasAny(pod):
 		return "it has volumes or devices"
 	case controller == nil:
 		return "" // the evictor refuses every such pod

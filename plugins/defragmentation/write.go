@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
@@ -77,8 +78,7 @@ func (r *round) claimsNote() string {
 	}
 	n := 0
 	for _, pod := range pods {
-		if objectstate.OccupiesNode(pod) &&
-			(len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil) {
+		if objectstate.OccupiesNode(pod) && deviceclaims.HasAny(pod) {
 			n++
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiwrites"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 )
 
 // find returns an object: the copy here, or else that of the base.
@@ -263,16 +264,6 @@ func (s *Server) claimsOf(r *http.Request, o *object) (list []found, err error) 
 	if err := typed(o, pod); err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, entry := range pod.Spec.ResourceClaims {
-		names = append(names, ptr.Deref(entry.ResourceClaimName, ""))
-	}
-	for _, entry := range pod.Status.ResourceClaimStatuses {
-		names = append(names, ptr.Deref(entry.ResourceClaimName, ""))
-	}
-	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
-		names = append(names, extended.ResourceClaimName)
-	}
 	s.store.mu.Lock()
 	for _, at := range s.store.order {
 		if e := s.store.entries[at]; !e.deleted && at.Resource == claimsResource.Resource && at.namespace == pod.Namespace {
@@ -280,10 +271,7 @@ func (s *Server) claimsOf(r *http.Request, o *object) (list []found, err error) 
 		}
 	}
 	s.store.mu.Unlock()
-	for _, name := range names {
-		if name == "" {
-			continue
-		}
+	for _, name := range deviceclaims.NamesOf(pod) {
 		at := ref{claimsResource, pod.Namespace, name}
 		switch claim, err := s.find(r, at); {
 		case err == nil:

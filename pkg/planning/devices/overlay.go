@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -20,6 +19,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 )
 
 // Overlay is the allocation that would result if some pods came and others left. It is not safe for concurrent changes;
@@ -266,18 +267,8 @@ func (o *Overlay) stays(consumer resourceapi.ResourceClaimConsumerReference) boo
 
 // claimsOf returns the existing claims that a pod uses.
 func (o *Overlay) claimsOf(pod *v1.Pod) ([]*resourceapi.ResourceClaim, error) {
-	var names []string
-	for i := range pod.Spec.ResourceClaims {
-		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-		if err == nil && name != nil { // otherwise it does not exist yet
-			names = append(names, *name)
-		}
-	}
-	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
-		names = append(names, extended.ResourceClaimName)
-	}
 	var claims []*resourceapi.ResourceClaim
-	for _, name := range names {
+	for _, name := range deviceclaims.NamesOf(pod) {
 		claim, err := o.s.real.ResourceClaims().Get(pod.Namespace, name)
 		switch {
 		case errors.Is(err, assumecache.ErrNotFound):

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
-	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 )
 
 // deviceClaim returns the name of a pod's i-th ResourceClaim; empty until it exists.
@@ -78,21 +79,12 @@ func (s Storage) readDevices(c *Claims, pod *v1.Pod, uses map[ClaimKey]int) erro
 			if c.Devices == nil {
 				c.Devices = map[string]int64{}
 			}
-			addGuaranteed(c.Devices, claim)
+			for class, n := range deviceclaims.Guaranteed(&claim.Spec) {
+				c.Devices[class] += n
+			}
 		}
 	}
 	return nil
-}
-
-// addGuaranteed adds the devices of each class that a claim takes in any allocation: neither alternatives, nor all that
-// match, nor those with admin access.
-func addGuaranteed(counts map[string]int64, claim *resourceapi.ResourceClaim) {
-	for _, request := range claim.Spec.Devices.Requests {
-		if one := request.Exactly; one != nil && one.AllocationMode == resourceapi.DeviceAllocationModeExactCount &&
-			!ptr.Deref(one.AdminAccess, false) {
-			counts[one.DeviceClassName] += one.Count
-		}
-	}
 }
 
 // ResourceClaim returns a ResourceClaim; false if it is not known, or the scheduler has no DRA manager.

@@ -1,6 +1,9 @@
 package deviceclaims
 
 import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
@@ -37,6 +40,39 @@ func Asked(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
 		}
 	}
 	return counts
+}
+
+// Guaranteed counts the devices that a claim takes in any allocation, by class: neither alternatives, nor all that match
+// one, nor those with admin access.
+func Guaranteed(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
+	counts := map[string]int64{}
+	for i := range spec.Devices.Requests {
+		if exactly := spec.Devices.Requests[i].Exactly; exactly != nil && !ptr.Deref(exactly.AdminAccess, false) &&
+			exactly.AllocationMode != resourceapi.DeviceAllocationModeAll {
+			counts[exactly.DeviceClassName] += atLeast(exactly.AllocationMode, exactly.Count)
+		}
+	}
+	return counts
+}
+
+// HasAny reports whether a pod has devices by claims: its own, or one that was made for its extended resources.
+func HasAny(pod *v1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
+}
+
+// NamesOf returns the names of the ResourceClaims of a pod, as far as they are known, each once: that for its extended
+// resources, too.
+func NamesOf(pod *v1.Pod) (names []string) {
+	for i := range pod.Spec.ResourceClaims {
+		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
+		if err == nil && name != nil && !slices.Contains(names, *name) {
+			names = append(names, *name)
+		}
+	}
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		names = append(names, extended.ResourceClaimName)
+	}
+	return names
 }
 
 // atLeast returns how many devices a request has at least once it is allocated. No claim has more than
