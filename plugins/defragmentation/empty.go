@@ -22,11 +22,11 @@ func (pl *Defragmentation) anyProfile() framework.Framework {
 	return pl.scheduler.Profiles[sortedKeys(pl.scheduler.Profiles)[0]]
 }
 
-// emptied seeks moves that empty units, all of them. Without any it returns why.
-func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan, maxMoves,
+// planEmptying seeks moves that empty units, all of them. Without any it returns why.
+func (r *round) planEmptying(ctx context.Context, plan *v1alpha1.DefragmentationPlan, maxMoves,
 	maxGangs int) (found *proposal, why string, err error) {
 	goal := plan.Spec.Goal.Empty
-	d := r.nobody(plan.UID, plan.Spec.Goal, maxMoves, maxGangs)
+	d := r.demandForUnits(plan.UID, plan.Spec.Goal, maxMoves, maxGangs)
 	return r.withSimulation(ctx, d, func(p *problem) (*proposal, string, error) {
 		p.clearing()
 		byName := p.unitsOf(cmp.Or(goal.Unit, v1.LabelHostname))
@@ -69,7 +69,7 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 // emptyUnderused seeks moves that empty units whose use is below lowThresholds, as many of them as possible.
 func (r *round) emptyUnderused(ctx context.Context) (d *demand, found *proposal, why string, err error) {
 	goal := v1alpha1.DefragmentationGoal{Empty: &v1alpha1.EmptyUnits{Unit: r.args.Unit, Resource: r.args.ResourceType}}
-	d = r.nobody("little", goal, int(*r.args.MaxMoves), int(*r.args.MaxGangs))
+	d = r.demandForUnits("little", goal, int(*r.args.MaxMoves), int(*r.args.MaxGangs))
 	found, why, err = r.withSimulation(ctx, d, func(p *problem) (*proposal, string, error) {
 		p.clearing()
 		p.leaveOut(r.args.ResourceType)
@@ -160,10 +160,10 @@ func (p *problem) movable() map[types.UID]bool {
 // units are emptied: other units may be easier to empty.
 const mostRefusals = 4
 
-// nobody returns a demand for nothing, for goals that look at the whole cluster: the priority of the pods that are
-// moved does not matter.
-func (r *round) nobody(id types.UID, goal v1alpha1.DefragmentationGoal, maxMoves, maxGangs int) *demand {
-	d := supposed(r.anyProfile(), id, 1, 1, nil, "")
+// demandForUnits returns a demand for nothing, for goals that look at the whole cluster: the priority of the pods that
+// are moved does not matter.
+func (r *round) demandForUnits(id types.UID, goal v1alpha1.DefragmentationGoal, maxMoves, maxGangs int) *demand {
+	d := demandOfGangs(r.anyProfile(), id, 1, 1, nil, "")
 	d.goal, d.name, d.maxMoves, d.maxGangs = goal, goalOf(goal), maxMoves, maxGangs
 	return d
 }
@@ -213,7 +213,7 @@ func (r *round) staying(d *demand, p *problem, may map[types.UID]bool, unit []in
 		for _, info := range p.simulation.Node(node).GetPods() {
 			pod := info.GetPod()
 			switch {
-			case bound(pod), pod.DeletionTimestamp != nil, may[pod.UID]:
+			case belongsToNode(pod), pod.DeletionTimestamp != nil, may[pod.UID]:
 			case name != "" && ledger.DemandOf(info).Request[name] == 0:
 			default:
 				why := cmp.Or(r.whyStays(d, pod), "its gang may not lose it now, as by minRuntime or a PodDisruptionBudget")

@@ -144,7 +144,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	if err != nil {
 		return err
 	}
-	r := &round{Defragmentation: pl, nodes: allowed, critical: critical, resting: pl.resting(plans.Items),
+	r := &round{Defragmentation: pl, nodes: allowed, critical: critical, resting: pl.restingNodes(plans.Items),
 		reservations: foreign, seen: measured{of: sets.New[*demand]()}}
 	gangsFit.Reset()
 	freeAmount.Reset()
@@ -164,7 +164,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 			busy = found // the others next round: they may want the same nodes
 		}
 	}
-	waiting = r.asking(ctx, waiting)
+	waiting = r.demandsForResource(ctx, waiting)
 	switch {
 	case busy:
 	case pl.args.Mode == descheduler.ThresholdMode:
@@ -223,8 +223,8 @@ type round struct {
 	seen     measured
 }
 
-// asking returns the demands that ask for the resource that lies in fragments.
-func (r *round) asking(ctx context.Context, waiting []*demand) (asking []*demand) {
+// demandsForResource returns the demands that ask for the resource that lies in fragments.
+func (r *round) demandsForResource(ctx context.Context, waiting []*demand) (asking []*demand) {
 	asking = slices.DeleteFunc(slices.Clone(waiting), func(d *demand) bool { return !d.asks })
 	if others := len(waiting) - len(asking); others > 0 {
 		klog.FromContext(ctx).V(1).Info("No moves are sought for what does not ask for the resourceType of the policy",
@@ -313,8 +313,8 @@ func (pl *Defragmentation) cooledDown(p *v1alpha1.DefragmentationPlan) bool {
 	return p.Status.EndTime != nil && pl.clock.Since(p.Status.EndTime.Time) >= pl.args.CoolDownTime.Duration
 }
 
-// resting returns the nodes of plans that ended not long ago, or have not ended: only the plans record them.
-func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Set[string] {
+// restingNodes returns the nodes of plans that ended not long ago, or have not ended: only the plans record them.
+func (pl *Defragmentation) restingNodes(plans []v1alpha1.DefragmentationPlan) sets.Set[string] {
 	nodes := sets.New[string]()
 	for i := range plans {
 		p := &plans[i]
@@ -344,7 +344,7 @@ func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, wai
 	var why string
 	var err error
 	if p.Spec.Goal.Empty != nil {
-		found, why, err = r.emptied(ctx, p, maxMoves, maxGangs)
+		found, why, err = r.planEmptying(ctx, p, maxMoves, maxGangs)
 	} else {
 		var d *demand
 		if d, why = r.asked(p, waiting); d != nil {
@@ -377,7 +377,7 @@ func (r *round) asked(p *v1alpha1.DefragmentationPlan, waiting []*demand) (*dema
 		if fw == nil {
 			return nil, why
 		}
-		return shaped(fw, p), ""
+		return demandOfShape(fw, p), ""
 	}
 	at := slices.IndexFunc(waiting, func(d *demand) bool { return d.isFor(p.Spec.Goal) })
 	if pod := p.Spec.Goal.Pod; at < 0 && pod != nil {

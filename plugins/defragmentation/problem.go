@@ -138,7 +138,7 @@ func (r *round) whyStays(d *demand, pod *v1.Pod) string {
 		return "it does not run"
 	case pod.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case bound(pod):
+	case belongsToNode(pod):
 		return "it belongs to its node"
 	case !r.nodes.Has(pod.Spec.NodeName):
 		return "the policy does not select its node, or that is not ready"
@@ -166,8 +166,9 @@ func (r *round) whyStays(d *demand, pod *v1.Pod) string {
 	return ""
 }
 
-// bound reports whether a pod stays on its node even when the node is drained: it is of a DaemonSet, or of the kubelet.
-func bound(pod *v1.Pod) bool {
+// belongsToNode reports whether a pod stays on its node even when the node is drained: it is of a DaemonSet, or of the
+// kubelet.
+func belongsToNode(pod *v1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
 	return mirror || ref != nil && ref.Kind == "DaemonSet"

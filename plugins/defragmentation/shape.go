@@ -28,18 +28,18 @@ func nameOf(shape *v1alpha1.GangShape) string {
 	return "one more gang of " + text
 }
 
-// shaped returns the demand of gangs that may come. They tolerate taints that have the name of what they ask for. Their
-// pods exist only in the what-if, and have the highest priority: whether pods may be moved for them is up to the user
-// who asks for the plan.
-func shaped(fw framework.Framework, p *v1alpha1.DefragmentationPlan) *demand {
+// demandOfShape returns the demand of gangs that may come. They tolerate taints that have the name of what they ask
+// for. Their pods exist only in the what-if, and have the highest priority: whether pods may be moved for them is up to
+// the user who asks for the plan.
+func demandOfShape(fw framework.Framework, p *v1alpha1.DefragmentationPlan) *demand {
 	shape := p.Spec.Goal.Shape
-	d := supposed(fw, p.UID, int(max(shape.More, 1)), int(shape.Members), shape.Requests, shape.Topology)
+	d := demandOfGangs(fw, p.UID, int(max(shape.More, 1)), int(shape.Members), shape.Requests, shape.Topology)
 	d.name, d.goal, d.more = nameOf(shape), p.Spec.Goal, true
 	return d
 }
 
-// supposed returns the demand of gangs that do not exist.
-func supposed(fw framework.Framework, id types.UID, gangs, members int, requests v1.ResourceList,
+// demandOfGangs returns the demand of gangs that do not exist.
+func demandOfGangs(fw framework.Framework, id types.UID, gangs, members int, requests v1.ResourceList,
 	topology string) *demand {
 	var tolerations []v1.Toleration // as the admission plugin ExtendedResourceToleration writes them
 	for _, name := range sortedKeys(requests) {

@@ -129,7 +129,7 @@ func (r *round) seek(ctx context.Context, d *demand, p *problem,
 		}
 		klog.FromContext(ctx).V(3).Info("Moves were refused", "for", d.name, "why", again)
 		refused = "; one try was refused: " + again
-		if places == nil && !p.narrow(plan) {
+		if places == nil && !p.dropDomain(plan) {
 			break
 		}
 	}

@@ -98,9 +98,9 @@ func (p *problem) labels(node int, in []planner.Bond) (list []string, fits bool)
 	return list, true
 }
 
-// narrow removes the domain in which a plan would have one of its parts, for the part and its twins. It reports
+// dropDomain removes the domain in which a plan would have one of its parts, for the part and its twins. It reports
 // whether there was another.
-func (p *problem) narrow(plan *defrag.Plan) bool {
+func (p *problem) dropDomain(plan *defrag.Plan) bool {
 	for part, domain := range plan.Domain {
 		if len(p.Want[part].Domains) < 2 {
 			continue

@@ -180,7 +180,7 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 		pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
 	}
 	if !isClosed(d.opened) {
-		if preempted := pl.stand(ctx, pod, d); preempted {
+		if preempted := pl.waitAtBarrier(ctx, pod, d); preempted {
 			return unschedulable(pod, node, reasonPreempted)
 		}
 	}
@@ -193,10 +193,10 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// stand waits until the gang is released or the scheduler shuts down. Meanwhile the member
+// waitAtBarrier waits until the gang is released or the scheduler shuts down. Meanwhile the member
 // counts as one whose binding can still be called off, so that a preemptor
 // takes its place, and does not delete a pod that never ran.
-func (pl *Gang) stand(ctx context.Context, pod *v1.Pod, d *bindWaiter) (preempted bool) {
+func (pl *Gang) waitAtBarrier(ctx context.Context, pod *v1.Pod, d *bindWaiter) (preempted bool) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pl.fw.AddPodInPreBind(pod.UID, cancel)

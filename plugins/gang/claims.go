@@ -42,9 +42,9 @@ func sharedClaim(a *gangstate.Attempt) string {
 	return ""
 }
 
-// inherit queues the claims of all members that wait when this process begins to schedule: the process before it may
-// have ended between the allocation and the binding, and their gang may never be tried.
-func (pl *Gang) inherit(ctx context.Context, shared Shared) {
+// queueInheritedClaims queues the claims of all members that wait when this process begins to schedule: the process
+// before it may have ended between the allocation and the binding, and their gang may never be tried.
+func (pl *Gang) queueInheritedClaims(ctx context.Context, shared Shared) {
 	if !shared.Leading.Wait(ctx) || !cache.WaitForCacheSync(ctx.Done(), shared.Gangs.Synced) {
 		return
 	}

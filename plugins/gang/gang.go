@@ -168,7 +168,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 				return nil, err
 			}
 			go pl.claims.Run(ctx)
-			go pl.inherit(ctx, shared)
+			go pl.queueInheritedClaims(ctx, shared)
 		}
 		return pl, nil
 	}

@@ -206,7 +206,7 @@ func (pl *Gang) Explanation(key gangspec.Key) (gangstate.Explanation, bool) {
 		}
 	}
 	if e.Reason == v1alpha1.ReasonUnschedulable {
-		pl.weigh(&e)
+		pl.setNodesHelpReason(&e)
 	}
 	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
 		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(key, e.Min), outdated

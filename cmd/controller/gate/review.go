@@ -51,20 +51,20 @@ func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface,
 	if err != nil {
 		return nil, fmt.Errorf("preparing TokenReviews: %w", err)
 	}
-	known := tokencache.New(newTurnstile(reviewer, c), false, believe, disbelieve)
+	known := tokencache.New(newTokenLimiter(reviewer, c), false, believe, disbelieve)
 	return group.NewAuthenticatedGroupAdder(bearertoken.New(known)), nil
 }
 
 // turnstile lets few tokens through to be reviewed that were never good, and all that were. A cache before it remembers
 // its answers, so a token comes to it once in a while.
-type turnstile struct {
+type tokenLimiter struct {
 	reviewer authenticator.Token
 	limit    flowcontrol.PassiveRateLimiter
 	good     *cache.LRUExpireCache // by the hash of the token
 }
 
-func newTurnstile(reviewer authenticator.Token, c clock.PassiveClock) *turnstile {
-	return &turnstile{
+func newTokenLimiter(reviewer authenticator.Token, c clock.PassiveClock) *tokenLimiter {
+	return &tokenLimiter{
 		reviewer: reviewer,
 		limit:    flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewQPS, reviewBurst, c),
 		good:     cache.NewLRUExpireCacheWithClock(acquaintances, c),
@@ -72,7 +72,7 @@ func newTurnstile(reviewer authenticator.Token, c clock.PassiveClock) *turnstile
 }
 
 // AuthenticateToken implements authenticator.Token. An unknown token is no error: errors are not remembered.
-func (s *turnstile) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+func (s *tokenLimiter) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	key := sha256.Sum256([]byte(token))
 	if _, was := s.good.Get(key); !was && !s.limit.TryAccept() {
 		return nil, false, errBusy

@@ -138,7 +138,7 @@ func (r reviewer) AuthenticateToken(_ context.Context, token string) (*authentic
 func TestTurnstile(t *testing.T) {
 	r := newReviews(t, "anns")
 	gone := &url.Error{Op: "Post", Err: errors.New("refused")}
-	s := newTurnstile(reviewer{r}, r.clock)
+	s := newTokenLimiter(reviewer{r}, r.clock)
 	try := func(token string) string {
 		_, known, err := s.AuthenticateToken(t.Context(), token)
 		return fmt.Sprint(known, " ", err)

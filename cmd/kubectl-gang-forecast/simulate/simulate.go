@@ -234,7 +234,7 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	l := &looking{Simulation: s, pods: pods, unseen: len(pods), evictedFor: map[types.UID]*v1.ObjectReference{}}
+	l := &simulationRun{Simulation: s, pods: pods, unseen: len(pods), evictedFor: map[types.UID]*v1.ObjectReference{}}
 	asked := uidsOf(pods)
 	var last string
 	var since time.Time

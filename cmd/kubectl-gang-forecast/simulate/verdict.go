@@ -97,8 +97,8 @@ func (a *Answer) words() string {
 	return text
 }
 
-// looking is how far the scheduler has come with some pods.
-type looking struct {
+// simulationRun is how far the scheduler has come with some pods.
+type simulationRun struct {
 	*Simulation
 	pods []*v1.Pod
 	// unseen is how many of the first pods may not have come to the scheduler yet.
@@ -112,7 +112,7 @@ type looking struct {
 	said       int
 }
 
-func (l *looking) look(ctx context.Context) (*Answer, error) {
+func (l *simulationRun) look(ctx context.Context) (*Answer, error) {
 	if err := l.read(); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (l *looking) look(ctx context.Context) (*Answer, error) {
 
 // keptOut gives pods without a verdict the reason that a plugin keeps them out of the scheduling queue, or another one
 // of their gang.
-func (l *looking) keptOut(ctx context.Context, verdicts []Verdict) {
+func (l *simulationRun) keptOut(ctx context.Context, verdicts []Verdict) {
 	why := map[string]string{} // by gang
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -158,7 +158,7 @@ func (l *looking) keptOut(ctx context.Context, verdicts []Verdict) {
 }
 
 // verdict returns what is known of a pod, and of its gang if that has not been asked for before.
-func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explanation) Verdict {
+func (l *simulationRun) verdict(pod *v1.Pod, explanations map[string]gangstate.Explanation) Verdict {
 	v := Verdict{Pod: pod, Node: pod.Spec.NodeName}
 	changed := l.now[pod.UID]
 	if changed != nil {
@@ -199,7 +199,7 @@ func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explana
 
 // victims returns the pods that were evicted for those that were asked about, or for what is placed with them, and
 // those evicted for others.
-func (l *looking) victims(explanations map[string]gangstate.Explanation) (own, others []*v1.Pod) {
+func (l *simulationRun) victims(explanations map[string]gangstate.Explanation) (own, others []*v1.Pod) {
 	asked, groups := uidsOf(l.pods), sets.New[string]()
 	for _, e := range explanations {
 		groups.Insert(e.Group)
@@ -216,7 +216,7 @@ func (l *looking) victims(explanations map[string]gangstate.Explanation) (own, o
 }
 
 // groupOf returns the gang of a pod; "-" for a pod that is gone, or in none.
-func (l *looking) groupOf(ref *v1.ObjectReference) string {
+func (l *simulationRun) groupOf(ref *v1.ObjectReference) string {
 	pod, err := l.scheduler.Pod(ref.Namespace, ref.Name)
 	if err != nil {
 		return "-" // pods that were asked about are recognized by their UID
@@ -229,7 +229,7 @@ func (l *looking) groupOf(ref *v1.ObjectReference) string {
 
 // behind reports whether the scheduler does not know all pods yet that are asked about: it does not know supposed pods
 // before the watch has delivered them, and what it says of a gang meanwhile is of the members that it knows.
-func (l *looking) behind() bool {
+func (l *simulationRun) behind() bool {
 	for ; l.unseen > 0; l.unseen-- {
 		asked := l.pods[l.unseen-1]
 		if slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
@@ -245,8 +245,8 @@ func (l *looking) behind() bool {
 }
 
 // read reads pods, if anything was written since it last did.
-func (l *looking) read() error {
-	if err := l.hear(); err != nil {
+func (l *simulationRun) read() error {
+	if err := l.readEvents(); err != nil {
 		return err
 	}
 	changes := l.server.Changes()
@@ -275,8 +275,8 @@ func (l *looking) read() error {
 	return nil
 }
 
-// hear reads the events that were written since it last did.
-func (l *looking) hear() error {
+// readEvents reads the events that were written since it last did.
+func (l *simulationRun) readEvents() error {
 	events := l.server.Events(l.said)
 	l.said += len(events)
 	for _, o := range events {
@@ -300,7 +300,7 @@ func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
 }
 
 // waitOf returns why a pod waits, as its status has it, and why preemption did not help it.
-func (l *looking) waitOf(pod *v1.Pod) (reason, message, preemption string) {
+func (l *simulationRun) waitOf(pod *v1.Pod) (reason, message, preemption string) {
 	if c := objectstate.WaitCondition(pod); c != nil {
 		return c.Reason, c.Message, l.scheduler.Preemption(pod.UID)
 	}

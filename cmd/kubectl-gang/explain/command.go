@@ -95,13 +95,13 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var beside *beside
+	var beside *relatedObjects
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
-		beside = readBeside(ctx, cluster.Read, gang)
+		beside = readRelated(ctx, cluster.Read, gang)
 	}()
 	forecast, why := o.forecast(ctx, o.Access, &o.Question, gang)
 	if wrong := (*WrongError)(nil); errors.As(why, &wrong) || why != nil && ctx.Err() != nil {
@@ -171,7 +171,7 @@ func unasked(err, why error) error {
 }
 
 // addUnasked adds the queue and the Reservations of members that wait, as far as they are known without the scheduler.
-func (r *Report) addUnasked(ctx context.Context, read reader, g *view.Gang, waiting []*v1.Pod, beside *beside) {
+func (r *Report) addUnasked(ctx context.Context, read reader, g *view.Gang, waiting []*v1.Pod, beside *relatedObjects) {
 	if r.reserve(beside.reservations, waiting); len(r.Reservations) == 0 {
 		r.Reservations = nil // whether its profile uses any is not known
 	}
@@ -187,7 +187,7 @@ func (r *Report) addUnasked(ctx context.Context, read reader, g *view.Gang, wait
 }
 
 // addForecast adds what the scheduler says.
-func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, beside *beside) {
+func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, beside *relatedObjects) {
 	r.Configuration, r.Line, r.MoreNodes, r.Cases = &f.Configuration, f.Line, f.MoreNodes, f.Cases
 	if text := strangers(f.Named, f.Profiles); text != "" {
 		r.Advice = append(r.Advice, text)

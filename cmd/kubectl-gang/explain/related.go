@@ -21,8 +21,8 @@ import (
 // reader reads an object or a list of a cluster by its path.
 type reader func(ctx context.Context, path string, into any) error
 
-// beside is the objects that concern a gang, other than its pods.
-type beside struct {
+// relatedObjects is the objects that concern a gang, other than its pods.
+type relatedObjects struct {
 	// of has its PodGroups and its namespace, as far as they exist.
 	of view.GangsIn
 	// groupsRead is whether it is known which PodGroups of the name exist.
@@ -36,9 +36,9 @@ type beside struct {
 	notes []string
 }
 
-// readBeside reads the objects that concern a gang, other than its pods, all at once. What cannot be read becomes a
+// readRelated reads the objects that concern a gang, other than its pods, all at once. What cannot be read becomes a
 // note, and the others are still reported.
-func readBeside(ctx context.Context, read reader, gang string) *beside {
+func readRelated(ctx context.Context, read reader, gang string) *relatedObjects {
 	namespace, name, _ := strings.Cut(gang, "/")
 	podGroups := "/namespaces/" + namespace + "/podgroups?" +
 		url.Values{"fieldSelector": {"metadata.name=" + name}}.Encode()
@@ -63,7 +63,7 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		all.Go(func() { asks[i].err = read(ctx, asks[i].path, asks[i].into) })
 	}
 	all.Wait()
-	b := &beside{groupsRead: true, reservations: apiobjects.Pointers(reservations.Items),
+	b := &relatedObjects{groupsRead: true, reservations: apiobjects.Pointers(reservations.Items),
 		reservationsRead: asks[3].err == nil}
 	for i, ask := range asks {
 		if ask.err != nil && !apierrors.IsNotFound(ask.err) { // what does not exist is not missed
@@ -89,7 +89,7 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 
 // row returns how a gang stands as kubectl gang list reports it, given the pods that name it; nil where there is no
 // such gang.
-func (b *beside) row(gang string, pods []*v1.Pod) *view.Gang {
+func (b *relatedObjects) row(gang string, pods []*v1.Pod) *view.Gang {
 	in := b.of
 	in.Pods = pods
 	for _, g := range view.Gangs(in) {

@@ -30,7 +30,7 @@ func TestPlanned(t *testing.T) {
 		return nil
 	}
 	var got []string
-	for _, row := range view.Plans(readBeside(t.Context(), read, "a/b").plans) {
+	for _, row := range view.Plans(readRelated(t.Context(), read, "a/b").plans) {
 		got = append(got, planned(&row))
 	}
 	if diff := cmp.Diff([]string{

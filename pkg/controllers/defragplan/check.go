@@ -34,7 +34,7 @@ func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	if err != nil {
 		return err
 	}
-	if r.passing(p, why, said, now) {
+	if r.mayPass(p, why, said, now) {
 		s.Doubt = why
 		return nil
 	}
@@ -43,7 +43,7 @@ func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		s.Futile = why
 		return nil
 	}
-	faults := []func(context.Context, *v1alpha1.DefragmentationPlan, *migration.PlanSeen) (string, error){r.grown}
+	faults := []func(context.Context, *v1alpha1.DefragmentationPlan, *migration.PlanSeen) (string, error){r.gangOutgrewPlan}
 	if !begun || s.Goal == migration.Renewed {
 		faults = append(faults, r.lacksCapacity)
 	}
@@ -148,10 +148,10 @@ func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPl
 	return "", nil
 }
 
-// grown returns which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised
-// since, or it was made anew. One that was made anew may lack members for a moment; else those that wait are all that
-// may be needed. Empty if none does.
-func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+// gangOutgrewPlan returns which gang of the goal needs more members on nodes than the plan has places for: its minimum
+// was raised since, or it was made anew. One that was made anew may lack members for a moment; else those that wait are
+// all that may be needed. Empty if none does.
+func (r *reconciler) gangOutgrewPlan(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	s *migration.PlanSeen) (string, error) {
 	if p.Spec.Goal.PodGroup == "" {
 		return "", nil
@@ -240,7 +240,7 @@ func (r *reconciler) held(ctx context.Context,
 		}
 		for _, pod := range reservationstate.CountedPods(&list.Items[i], r.clock.Now()) {
 			if pod.Spec.NodeName != "" {
-				take(held, pod.Spec.NodeName, pod, 1)
+				addRequests(held, pod.Spec.NodeName, pod, 1)
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 			return nil, err
 		}
 		if pod != nil && pod.UID == move.PodUID {
-			take(come, move.TargetNode, pod, 1)
+			addRequests(come, move.TargetNode, pod, 1)
 		}
 	}
 	for _, place := range p.Status.Places {
@@ -270,14 +270,14 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 			return nil, err
 		}
 		if pod != nil {
-			take(come, place.NodeName, pod, int64(place.Members))
+			addRequests(come, place.NodeName, pod, int64(place.Members))
 		}
 	}
 	return come, nil
 }
 
-// take adds the requests of n pods like this one to those on a node.
-func take(at map[string]resource.Vector, node string, pod *v1.Pod, n int64) {
+// addRequests adds the requests of n pods like this one to those on a node.
+func addRequests(at map[string]resource.Vector, node string, pod *v1.Pod, n int64) {
 	if at[node] == nil {
 		at[node] = resource.Vector{}
 	}

@@ -23,7 +23,7 @@ import (
 
 // TestPassing: what is said of a goal is believed once it was said long enough, each time that it was looked.
 func TestPassing(t *testing.T) {
-	r := &reconciler{suspicions: map[types.UID]suspicion{}}
+	r := &reconciler{suspicions: map[types.UID]goalDoubt{}}
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{UID: "p"}}
 	begin := time.Now()
 	for _, step := range []struct {
@@ -49,11 +49,11 @@ func TestPassing(t *testing.T) {
 		{94 * time.Second, "silence", true, false}, // its scheduler is not there, or has nothing to say
 		{96 * time.Second, "silence", true, false},
 	} {
-		if got := r.passing(p, step.why, !step.unsaid, begin.Add(step.after)); got != step.want {
+		if got := r.mayPass(p, step.why, !step.unsaid, begin.Add(step.after)); got != step.want {
 			t.Errorf("after %s: %t", step.after, got)
 		}
 	}
-	if r.passing(p, "", true, begin); len(r.suspicions) > 0 {
+	if r.mayPass(p, "", true, begin); len(r.suspicions) > 0 {
 		t.Errorf("it is remembered: %v", r.suspicions)
 	}
 }
@@ -79,7 +79,7 @@ func TestDoubtStopsWhoWasLetGo(t *testing.T) {
 	}
 	w.say(string(queueing.Closed))
 	w.bring(doubtFor - 2*time.Second)
-	w.r.suspicions = map[types.UID]suspicion{} // by another controller
+	w.r.suspicions = map[types.UID]goalDoubt{} // by another controller
 	w.bring(doubtFor - 2*time.Second)
 	if m := w.second(); m == nil || !m.Spec.Suspend {
 		t.Fatal("it is believed too soon, or it may go")
@@ -169,7 +169,7 @@ func newDoubtStage(t *testing.T) *doubtStage {
 	api := fakeapi.New(append(objects, p)...).
 		WithIndex(&v1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*v1.Pod).Spec.NodeName} }).Build()
 	now := testingclock.NewFakeClock(time.Unix(1000, 0))
-	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: now, suspicions: map[types.UID]suspicion{}}
+	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: now, suspicions: map[types.UID]goalDoubt{}}
 	return &doubtStage{T: t, Client: api, r: r, clock: now}
 }
 

@@ -59,7 +59,7 @@ func TestGrown(t *testing.T) {
 			p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal-0", NodeName: "a", Members: 1}, {Namespace: "ns", PodName: "goal-0", NodeName: "b", Members: 1}}
 			api := fakeapi.New(objects...).Build()
 			r := &reconciler{client: api, live: api}
-			why, err := r.grown(t.Context(), p, &migration.PlanSeen{Goal: c.goal})
+			why, err := r.gangOutgrewPlan(t.Context(), p, &migration.PlanSeen{Goal: c.goal})
 			if err != nil || (why != "") != c.grown {
 				t.Errorf("%q, %v", why, err)
 			}

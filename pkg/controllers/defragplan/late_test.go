@@ -107,7 +107,7 @@ func (l late) bring(t *testing.T) *v1alpha1.DefragmentationPlan {
 	}
 	api := fakeapi.New(append(objects, l.gang()...)...).
 		WithIndex(&v1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*v1.Pod).Spec.NodeName} }).Build()
-	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: testingclock.NewFakeClock(time.Unix(1000, 0)), suspicions: map[types.UID]suspicion{}}
+	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: testingclock.NewFakeClock(time.Unix(1000, 0)), suspicions: map[types.UID]goalDoubt{}}
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}}); err != nil {
 		t.Fatal(err)
 	}

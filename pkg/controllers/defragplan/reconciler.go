@@ -43,7 +43,7 @@ type reconciler struct {
 	// keep is how long what has ended is kept; 0 is for ever.
 	keep time.Duration
 	// suspicions are goals that would not start by what their schedulers say, by plan. One plan is carried out at a time.
-	suspicions map[types.UID]suspicion
+	suspicions map[types.UID]goalDoubt
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -132,19 +132,19 @@ const (
 	doubtGap = 10 * time.Second
 )
 
-// suspicion is since when a goal is said not to start, since when nothing is said of it, and when it was checked last.
-type suspicion struct{ since, unsaid, last time.Time }
+// goalDoubt is since when a goal is said not to start, since when nothing is said of it, and when it was checked last.
+type goalDoubt struct{ since, unsaid, last time.Time }
 
-// passing reports whether why the goal of a plan would not start may pass; an empty why says that it would start. With
+// mayPass reports whether why the goal of a plan would not start may pass; an empty why says that it would start. With
 // said it is what its scheduler says; without, that it has said nothing yet.
-func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, said bool, now time.Time) bool {
+func (r *reconciler) mayPass(p *v1alpha1.DefragmentationPlan, why string, said bool, now time.Time) bool {
 	if why == "" {
 		delete(r.suspicions, p.UID)
 		return false
 	}
 	d := r.suspicions[p.UID]
 	if now.Sub(d.last) > doubtGap {
-		d = suspicion{}
+		d = goalDoubt{}
 	}
 	d.last = now
 	since := &d.unsaid

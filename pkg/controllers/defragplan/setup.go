@@ -38,7 +38,7 @@ func start(mgr manager.Manager, keepEnded time.Duration) error {
 	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), objects.FieldOwner),
 		live:     moves.Reader{Reader: mgr.GetAPIReader()},
 		recorder: mgr.GetEventRecorder(objects.FieldOwner), clock: clock.RealClock{}, keep: keepEnded,
-		suspicions: map[types.UID]suspicion{}}
+		suspicions: map[types.UID]goalDoubt{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.DefragmentationPlan{}).
 		Owns(&v1alpha1.PodMigration{}).

@@ -59,7 +59,7 @@ func TestMigrationThatCannotBeMade(t *testing.T) {
 					return api.Create(ctx, o, opts...)
 				},
 			}).Build()
-			r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: testingclock.NewFakeClock(start), suspicions: map[types.UID]suspicion{}}
+			r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: testingclock.NewFakeClock(start), suspicions: map[types.UID]goalDoubt{}}
 			for range 6 {
 				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)}); err != nil {
 					t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 // EventMemberRefused: the kubelet of its node did not take a member. It is on the PodGroup.
 const EventMemberRefused = "MemberRefused"
 
-// refusedByKubelet returns the event that kubelets have refused members; nil if so many were told, or no more have failed
-// than the status says.
+// refusedByKubelet returns the event that kubelets have refused members; nil if so many were told, or no more have
+// failed than the status says.
 func refusedByKubelet(pg *coscheduling.PodGroup, f gangstatus.Facts, told int) *status.Event {
 	text := gangstate.TextRefusedByKubelet(f.RefusedByKubelet)
 	if len(f.RefusedByKubelet) <= told || f.Failed <= int(pg.Status.Failed) {

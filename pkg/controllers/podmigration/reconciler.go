@@ -75,7 +75,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 		controllerutil.AddFinalizer(m, v1alpha1.ReleaseFinalizer) {
 		return moves.Retry, moves.Patch(ctx, r.client, m, before)
 	}
-	var s sight
+	var s observation
 	var err error
 	if m.DeletionTimestamp == nil && !migration.Ended(m.Status.Phase) { // otherwise it only has to release what it holds
 		if s, err = r.see(ctx, m); err != nil {
@@ -111,14 +111,14 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	return next, nil
 }
 
-// sight is what was read, as the pure package and as the API have it.
-type sight struct {
+// observation is what was read, as the pure package and as the API have it.
+type observation struct {
 	migration.Seen
 	pod         *v1.Pod
 	reservation *v1alpha1.Reservation
 }
 
-func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight, err error) {
+func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s observation, err error) {
 	pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName})
 	if err != nil {
 		return s, err
@@ -230,7 +230,7 @@ func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (strin
 }
 
 // act does the action of a step.
-func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight, action migration.Action) error {
+func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s observation, action migration.Action) error {
 	switch action {
 	case migration.Reserve:
 		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), s.pod)
@@ -258,7 +258,7 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 }
 
 // setOwner sets who may use the Reservation, provided that the Reservation has not changed since it was read.
-func (r *reconciler) setOwner(ctx context.Context, s sight, owner v1alpha1.ReservationOwner) error {
+func (r *reconciler) setOwner(ctx context.Context, s observation, owner v1alpha1.ReservationOwner) error {
 	changed := s.reservation.DeepCopy()
 	changed.Spec.Owners = []v1alpha1.ReservationOwner{owner}
 	return moves.Patch(ctx, r.client, changed, s.reservation)

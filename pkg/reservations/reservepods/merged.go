@@ -36,7 +36,7 @@ func (m *merged) run() {
 		case <-m.StopChan():
 			return
 		case event, ok := <-m.inner.ResultChan():
-			if !ok || !m.pass(event) {
+			if !ok || !m.forward(event) {
 				return
 			}
 		case <-ready:
@@ -47,8 +47,8 @@ func (m *merged) run() {
 	}
 }
 
-// pass sends an event of the API server. It reports whether the watch goes on.
-func (m *merged) pass(event watch.Event) bool {
+// forward sends an event of the API server. It reports whether the watch goes on.
+func (m *merged) forward(event watch.Event) bool {
 	object, err := meta.Accessor(event.Object)
 	known := err == nil // an error has no metadata
 	if m.streaming && event.Type == watch.Bookmark && known &&

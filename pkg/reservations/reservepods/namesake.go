@@ -16,26 +16,26 @@ var _ cache.SharedIndexInformer = namesakes{}
 
 // AddEventHandler implements cache.SharedInformer.
 func (n namesakes) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return n.SharedIndexInformer.AddEventHandler(apart{handler})
+	return n.SharedIndexInformer.AddEventHandler(splitByUID{handler})
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (n namesakes) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler,
 	period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return n.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{handler}, period)
+	return n.SharedIndexInformer.AddEventHandlerWithResyncPeriod(splitByUID{handler}, period)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
 func (n namesakes) AddEventHandlerWithOptions(handler cache.ResourceEventHandler,
 	options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return n.SharedIndexInformer.AddEventHandlerWithOptions(apart{handler}, options)
+	return n.SharedIndexInformer.AddEventHandlerWithOptions(splitByUID{handler}, options)
 }
 
-// apart is a handler that gets the events of objects of one name apart.
-type apart struct{ cache.ResourceEventHandler }
+// splitByUID is a handler that gets the events of objects of one name apart.
+type splitByUID struct{ cache.ResourceEventHandler }
 
 // OnUpdate implements cache.ResourceEventHandler.
-func (a apart) OnUpdate(before, after any) {
+func (a splitByUID) OnUpdate(before, after any) {
 	old, err := meta.Accessor(before)
 	now, also := meta.Accessor(after)
 	if err == nil && also == nil && old.GetUID() != now.GetUID() {

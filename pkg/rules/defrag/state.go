@@ -48,7 +48,7 @@ func newState(p *Problem) *state {
 	for _, node := range p.Nodes {
 		s.free = append(s.free, node.Free...)
 	}
-	s.weigh()
+	s.weighColumns()
 	for i, pod := range p.Pods {
 		s.to[i], s.size[i] = stays, s.weightOf(pod.Request)
 		s.on[pod.Node] = append(s.on[pod.Node], i)
@@ -60,7 +60,7 @@ func newState(p *Problem) *state {
 }
 
 // weigh weights a column by how much of it is free on all nodes.
-func (s *state) weigh() {
+func (s *state) weighColumns() {
 	s.weight = make([]float64, s.columns)
 	for i, amount := range s.free {
 		s.weight[i%s.columns] += float64(max(amount, 0))

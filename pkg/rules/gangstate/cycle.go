@@ -225,7 +225,7 @@ func (s *Gangs) miss(grp *group, a *Attempt, o Outcome, some bool, now time.Time
 	s.effects.Missed = append(s.effects.Missed, Missed{
 		Group: grp.key().String(), RoomFor: o.Holder,
 		AttemptFailure: turns.AttemptFailure{Cost: o.Cost, Some: some, Hopeless: o.Hopeless, Coupled: o.Coupled,
-			Shape: o.Shape, Polite: a.polite(now)},
+			Shape: o.Shape, Polite: a.honoursPreemptionDelay(now)},
 	})
 	if grp.replans > 0 {
 		s.failRound(grp, now)

@@ -94,10 +94,10 @@ type progress struct {
 }
 
 // enter and leave keep the counts; every change of a member stands between them.
-func (g *gang) enter(m *member) { g.tally(m, 1) }
-func (g *gang) leave(m *member) { g.tally(m, -1) }
+func (g *gang) enter(m *member) { g.countMember(m, 1) }
+func (g *gang) leave(m *member) { g.countMember(m, -1) }
 
-func (g *gang) tally(m *member, by int) {
+func (g *gang) countMember(m *member, by int) {
 	g.group.ranked = false
 	if m.leaving() {
 		return

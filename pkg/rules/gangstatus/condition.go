@@ -20,7 +20,7 @@ import (
 func conditionsOf(pg *coscheduling.PodGroup, f Facts, now metav1.Time) []metav1.Condition {
 	want := scheduled(f)
 	current := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
-	if current != nil && !isOurs(pg, current) && stands(current, want, f) {
+	if current != nil && !isOurs(pg, current) && isLeft(current, want, f) {
 		return pg.Status.Conditions
 	}
 	// What the scheduler has written on the pods holds. For a gang that runs with less than its minimum it writes nothing
@@ -85,10 +85,10 @@ func incomplete(f Facts) string {
 	return gangstate.TextIncomplete(f.Key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.Stage.Stage()), aside...)
 }
 
-// stands reports whether a condition of another writer is left, although counting
+// isLeft reports whether a condition of another writer is left, although counting
 // would put want there. Two writers that both insist on their view would write
 // for ever; so the other's condition stands wherever it may know more.
-func stands(current *metav1.Condition, want metav1.Condition, f Facts) bool {
+func isLeft(current *metav1.Condition, want metav1.Condition, f Facts) bool {
 	if current.Status != metav1.ConditionFalse {
 		return false
 	}

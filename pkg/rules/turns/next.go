@@ -176,7 +176,7 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, until 
 		if until := l.keptSince.Add(maxHeadOfLineWait); !now.Before(l.keptSince) && now.Before(until) {
 			return nil, times.Earlier(end, until)
 		}
-		if next = l.second(now, first, queues); next == nil {
+		if next = l.insteadOfFirst(now, first, queues); next == nil {
 			return nil, times.Earlier(end, now.Add(lookAgain))
 		}
 		l.keptSince = end
@@ -188,7 +188,7 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, until 
 	switch {
 	case l.inVain == first.Name && l.turnsInVain >= maxFailedTurns:
 		l.turnsInVain = 0
-		next = l.second(now, first, queues)
+		next = l.insteadOfFirst(now, first, queues)
 	case l.turn.failed && !l.overtaken:
 		next = l.longestOverdue(now, first, queues)
 	}
@@ -215,16 +215,16 @@ func (l *Line) first(queues bool) (first *job) {
 		return first
 	}
 	if has, ok := l.policy.First(AllJobs); ok {
-		if queued := l.had(has); first == nil || queued.Rank.Compare(first.Rank) < 0 {
+		if queued := l.jobOf(has); first == nil || queued.Rank.Compare(first.Rank) < 0 {
 			return queued
 		}
 	}
 	return first
 }
 
-// second returns the job that has a turn in place of the first in order: the next in order that no limit or pause keeps
-// back, else the one that is overdue the longest; nil for none.
-func (l *Line) second(now time.Time, first *job, queues bool) (second *job) {
+// insteadOfFirst returns the job that has a turn in place of the first in order: the next in order that no limit or
+// pause keeps back, else the one that is overdue the longest; nil for none.
+func (l *Line) insteadOfFirst(now time.Time, first *job, queues bool) (second *job) {
 	better := func(j *job) bool {
 		return j != first && !j.pauses(l, now) && (second == nil || j.Rank.Compare(second.Rank) < 0)
 	}
@@ -237,7 +237,7 @@ func (l *Line) second(now time.Time, first *job, queues bool) (second *job) {
 	}
 	if queues {
 		if has, ok := l.policy.First(PolicyJobs); ok && has.Name != first.Name {
-			if j := l.had(has); better(j) {
+			if j := l.jobOf(has); better(j) {
 				second = j
 			}
 		}
@@ -248,8 +248,8 @@ func (l *Line) second(now time.Time, first *job, queues bool) (second *job) {
 	return second
 }
 
-// had returns a job that the policy has, or a candidate that it was told of.
-func (l *Line) had(has Job) *job {
+// jobOf returns a job that the policy has, or a candidate that it was told of.
+func (l *Line) jobOf(has Job) *job {
 	if j := l.jobs[has.Name]; j != nil && (j.phase == in || j.phase == candidate) {
 		return j
 	}
@@ -276,7 +276,7 @@ func (l *Line) longestOverdue(now time.Time, first *job, queues bool) *job {
 	}
 	if queues {
 		if has, ok := l.policy.First(OverdueJobs); ok && has.Name != first.Name {
-			return l.had(has)
+			return l.jobOf(has)
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory,
 	w := &waiting{lacks: map[string]string{}}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go w.say(ctx)
+	go w.logWaiting(ctx)
 	var group sync.WaitGroup
 	for _, k := range append(kinds(logger, factory, api.Metadata), ownKinds(watches, api)...) {
 		group.Go(func() {
@@ -249,8 +249,8 @@ func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing 
 	}
 }
 
-// say logs now and then what is waited for.
-func (w *waiting) say(ctx context.Context) {
+// logWaiting logs now and then what is waited for.
+func (w *waiting) logWaiting(ctx context.Context) {
 	ticker := time.NewTicker(sayEvery)
 	defer ticker.Stop()
 	for {

@@ -74,8 +74,8 @@ func (m *Move) mayBeEvicted() bool {
 // mayBegin reports whether its pod has been evicted, or may be at any time: what was read of it may be outdated.
 func (m *Move) mayBegin() bool { return m.mayBeEvicted() || !m.Spec.Suspend && !Ended(m.Status.Phase) }
 
-// went reports whether its pod was deleted, but not by its migration; a successor is awaited, or has come.
-func (m *Move) went() bool {
+// podWasDeleted reports whether its pod was deleted, but not by its migration; a successor is awaited, or has come.
+func (m *Move) podWasDeleted() bool {
 	return m.condition(v1alpha1.MigrationEvicted).Reason == v1alpha1.MigrationReasonPodGone
 }
 
@@ -311,7 +311,7 @@ func (s *planStep) countMoves() (c progress) {
 		case m != nil && m.mayBegin():
 			c.underway++
 		}
-		c.begun = c.begun || m != nil && m.mayBegin() && !m.went() || m == nil && move.Phase == v1alpha1.MigrationSucceeded
+		c.begun = c.begun || m != nil && m.mayBegin() && !m.podWasDeleted() || m == nil && move.Phase == v1alpha1.MigrationSucceeded
 	}
 	return c
 }

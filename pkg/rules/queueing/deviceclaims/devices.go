@@ -42,7 +42,7 @@ func Asked(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
 	return counts
 }
 
-// Guaranteed counts the devices that a claim takes in any allocation, by class: neither alternatives, nor all that match
+// Guaranteed counts the devices that a claim takes in any allocation, by class: neither alternatives nor all that match
 // one, nor those with admin access.
 func Guaranteed(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
 	counts := map[string]int64{}

@@ -52,7 +52,7 @@ func (c *Counter) SetHeld(id hold.ID, pod *v1.Pod, node string, amount resource.
 		return false
 	}
 	if known {
-		c.occupy(id, nil)
+		c.setHeldOfNode(id, nil)
 	}
 	c.all[id] = now
 	c.moving.Move(types.UID(id), inPlaceOf(before), inPlaceOf(now))
@@ -70,7 +70,7 @@ func (c *Counter) DropHeld(id hold.ID) bool {
 	}
 	pod := inPlaceOf(h)
 	c.moving.Move(types.UID(id), pod, "")
-	c.occupy(id, nil)
+	c.setHeldOfNode(id, nil)
 	delete(c.all, id)
 	c.dropForeign(types.UID(id))
 	c.recountHeldFor(pod) // another may count less now
@@ -97,22 +97,22 @@ func (c *Counter) recountHeld(concerned func(held) bool) {
 // countHeld counts what is held, in its queue as that is now.
 func (c *Counter) countHeld(id hold.ID) {
 	c.recountHeldFor(inPlaceOf(c.all[id]))
-	c.tally(id)
+	c.recountHold(id)
 }
 
-// tally counts what is held, given which of it counts less.
-func (c *Counter) tally(id hold.ID) {
+// recountHold counts what is held, given which of it counts less.
+func (c *Counter) recountHold(id hold.ID) {
 	h := c.all[id]
 	c.dropForeign(types.UID(id))
 	if !c.caller.Ours(h.pod.Spec.SchedulerName) {
 		c.book.Uncount(string(id))
-		c.occupy(id, nil)
+		c.setHeldOfNode(id, nil)
 		c.nodes.SetForeign(types.UID(id), h.node, c.claims.Renamed(h.amount))
 		c.share()
 		return
 	}
 	counts := c.countsOf(id)
-	c.occupy(id, counts)
+	c.setHeldOfNode(id, counts)
 	if counts.Zero() {
 		c.book.Uncount(string(id))
 		return
@@ -138,8 +138,8 @@ func (c *Counter) countsOf(id hold.ID) resource.Vector {
 	return counts
 }
 
-// occupy updates what is held of a node: a node that takes no more pods shares only what is in use.
-func (c *Counter) occupy(id hold.ID, uses resource.Vector) {
+// setHeldOfNode updates what is held of a node: a node that takes no more pods shares only what is in use.
+func (c *Counter) setHeldOfNode(id hold.ID, uses resource.Vector) {
 	h := c.all[id]
 	gives, takes := c.nodes.Use(h.node, h.uses, -1), c.nodes.Use(h.node, uses, 1)
 	if h.uses = uses; gives || takes {
@@ -159,7 +159,7 @@ func (c *Counter) recountHeldFor(pod types.UID) {
 	}
 	for _, id := range slices.Compact([]hold.ID{before, now}) {
 		if _, known := c.all[id]; known {
-			c.tally(id)
+			c.recountHold(id)
 			c.caller.HeldChanged()
 		}
 	}
