@@ -95,7 +95,7 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	case p.Status.Phase == v1alpha1.DefragmentationPending:
 		return 0, nil
 	}
-	again := max(step.Again.Sub(now), time.Millisecond)
+	again := objects.Until(step.Again, now)
 	switch {
 	case step.Again.IsZero():
 		return poll, nil

@@ -54,19 +54,20 @@ type reconciler struct {
 
 // Reconcile resumes a Job, or leaves it to others, if it is time.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	now := r.clock.Now()
 	for _, from := range []client.Reader{r.client, r.live} {
 		var job batchv1.Job
 		if err := from.Get(ctx, request.NamespacedName, &job); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		step, until, why := jobsuspension.Next(&job, r.clock.Now())
+		step, until, why := jobsuspension.Next(&job, now)
 		switch {
 		case step == jobsuspension.None:
 			return reconcile.Result{}, nil
 		case step == jobsuspension.Wait && until.IsZero():
 			return reconcile.Result{}, nil // until it changes
 		case step == jobsuspension.Wait:
-			return reconcile.Result{RequeueAfter: until.Sub(r.clock.Now())}, nil
+			return reconcile.Result{RequeueAfter: objects.Until(until, now)}, nil
 		case from == r.live:
 			return reconcile.Result{}, r.take(ctx, &job, step, why)
 		}

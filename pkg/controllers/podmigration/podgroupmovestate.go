@@ -60,8 +60,11 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 	}
 	group := groups[0]
 	var list v1alpha1.PodMigrationList
-	if err := r.client.List(ctx, &list, client.InNamespace(m.Namespace),
-		client.UnsafeDisableDeepCopy); err != nil {
+	var from client.Reader = r.client
+	if migration.Ended(m.Status.Phase) {
+		from = r.live // of moves that end together, the last one says so of all
+	}
+	if err := from.List(ctx, &list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the PodMigrations of PodGroup %s/%s: %w", m.Namespace, m.Spec.PodGroup, err)
 	}
 	moves := []v1alpha1.PodMigration{*m} // in the cache it may be older

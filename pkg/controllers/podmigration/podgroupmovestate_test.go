@@ -1,6 +1,7 @@
 package podmigration
 
 import (
+	"context"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,34 @@ func TestMirror(t *testing.T) {
 			t.Errorf("its minimum is %d, %v", n, err)
 		}
 	}
+}
+
+// TestMirrorOfTheLast: the last of moves that end together says so of all, although the cache has not seen the others
+// end.
+func TestMirrorOfTheLast(t *testing.T) {
+	group := fakeapi.PodGroup(coscheduling.Kind, "g", 2, "spec", "minMember")
+	last := aMove("last", "p", "g", v1alpha1.MigrationSucceeded)
+	last.Finalizers = []string{v1alpha1.ReleaseFinalizer}
+	api := fakeapi.New(group, last, aMove("other", "p", "g", v1alpha1.MigrationSucceeded)).Build()
+	behind := fakeapi.New(last, aMove("other", "p", "g", v1alpha1.MigrationRunning)).Build()
+	r := &reconciler{client: cached{Client: api, reader: behind}, live: api}
+	must.Succeed(t, r.mirror(t.Context(), last))
+	must.Succeed(t, api.Get(t.Context(), client.ObjectKeyFromObject(group), group))
+	if got, want := group.GetAnnotations()[v1alpha1.MigrationAnnotation],
+		`{"phase":"Succeeded","pods":2,"moved":2}`; got != want {
+		t.Errorf("it says %s, want %s", got, want)
+	}
+}
+
+// cached is a client that lists from a cache.
+type cached struct {
+	client.Client
+	reader client.Reader
+}
+
+// List implements client.Reader.
+func (c cached) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return c.reader.List(ctx, list, options...)
 }
 
 // TestOwnerOf: an event of a Reservation queues the PodMigration that it was made for, and no other one.

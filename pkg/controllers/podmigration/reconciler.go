@@ -26,6 +26,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -106,7 +107,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 		next = rest // watches report the rest
 	}
 	if !step.Again.IsZero() {
-		next = min(next, max(step.Again.Sub(now), time.Millisecond))
+		next = min(next, objects.Until(step.Again, now))
 	}
 	return next, nil
 }
@@ -146,13 +147,10 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s obser
 		if rsv.DeletionTimestamp != nil {
 			s.Reservation.Phase = v1alpha1.ReservationFailed
 		}
-		if s.Reservation.Phase == v1alpha1.ReservationAvailable && s.pod != nil && s.pod.DeletionTimestamp == nil {
-			_, why, err := moves.Node(ctx, r.live, m.Spec.TargetNode)
-			if err != nil {
+		if s.Reservation.Phase == v1alpha1.ReservationAvailable && s.pod != nil && s.pod.UID == m.Spec.PodUID &&
+			s.pod.DeletionTimestamp == nil {
+			if _, s.Unusable, err = moves.Node(ctx, r.live, m.Spec.TargetNode); err != nil {
 				return s, err
-			}
-			if why != "" { // what is held there stays held, but no pod could use it
-				s.Reservation.Phase, s.Reservation.Why = v1alpha1.ReservationPending, why
 			}
 		}
 	case !apierrors.IsNotFound(err):

@@ -28,9 +28,6 @@ const (
 	settle = 200 * time.Millisecond
 	// catchUp is how long a cache that is behind is given.
 	catchUp = time.Second
-	// longest is the longest time between two looks at a Reservation that will end: timers stand still
-	// while a machine is suspended, and do not know when its clock is set.
-	longest = 10 * time.Minute
 )
 
 // reconciler brings the status of Reservations up to date.
@@ -70,7 +67,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case again.IsZero():
 		return reconcile.Result{}, nil
 	default:
-		return reconcile.Result{RequeueAfter: min(max(again.Sub(now), time.Millisecond), longest)}, nil
+		return reconcile.Result{RequeueAfter: objects.Until(again, now)}, nil
 	}
 }
 

@@ -47,9 +47,14 @@ func WriteResult(err error, later time.Duration, what string) (reconcile.Result,
 	return reconcile.Result{}, nil
 }
 
-// longest is the longest time until what has ended is looked at again: timers stand still while a machine is suspended,
-// and do not know when its clock is set.
+// longest is the longest time between two looks at what waits for a time: timers stand still while a machine is
+// suspended, and do not know when its clock is set.
 const longest = 10 * time.Minute
+
+// Until returns after how long to look again at what waits for a time, which may have come by now.
+func Until(then, now time.Time) time.Duration {
+	return min(max(then.Sub(now), time.Millisecond), longest) // controller-runtime takes 0 for never
+}
 
 // Collect deletes an object that ended so long ago, and returns when to look again if it did not; 0 for never. What is
 // to be kept for no time is kept for ever. It fails with a conflict if the object has changed since it was read.
@@ -58,8 +63,8 @@ func Collect(ctx context.Context, c client.Client, object client.Object, ended *
 	if keep == 0 || ended == nil || object.GetDeletionTimestamp() != nil {
 		return 0, nil
 	}
-	if left := ended.Add(keep).Sub(now); left > 0 {
-		return min(left, longest), nil
+	if end := ended.Add(keep); now.Before(end) {
+		return Until(end, now), nil
 	}
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	err := c.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})

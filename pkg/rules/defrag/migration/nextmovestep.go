@@ -55,6 +55,9 @@ type Seen struct {
 	Pod *Pod
 	// Reservation is nil if none has the name.
 	Reservation *Reservation
+	// Unusable is why the target takes no pods, although it is held, while the pod has still to be evicted; empty if it
+	// does.
+	Unusable string
 	// Alike is the name of a Reservation of another PodMigration that is open to the same successors; empty for none.
 	Alike string
 	// Successor has come in place of the pod, and has got a node; nil for none.
@@ -192,6 +195,8 @@ func (s *step) pending() {
 	case len(r.Users) > 0:
 		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction",
 			r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
+	case r.Phase == v1alpha1.ReservationAvailable && r.Node == spec.TargetNode && s.seen.Unusable != "":
+		s.reserving(s.seen.Unusable)
 	case r.Phase == v1alpha1.ReservationAvailable && r.Node == spec.TargetNode:
 		s.ready(r)
 	case r.Phase == v1alpha1.ReservationAvailable, r.Phase == v1alpha1.ReservationSucceeded,
@@ -218,20 +223,32 @@ func (s *step) wasReserved() bool {
 	return meta.IsStatusConditionTrue(s.m.Status.Conditions, v1alpha1.MigrationReserved)
 }
 
-// reserving computes the step while the target is not reserved.
+// reserving computes the step while the target is not reserved, or takes no pods. The time for that begins when the
+// migration does, or when it came to be so. It stands still while the migration is suspended.
 func (s *step) reserving(why string) {
 	name, spec := s.out.Status.Reservation, &s.m.Spec
 	why = cmp.Or(why, "no scheduler has tried it yet")
-	if end, runs := s.deadline(s.out.Status.StartTime); runs {
+	state, failure := "has no place yet", "found no room"
+	if s.seen.Unusable != "" {
+		state, failure = "cannot be used now", "could not be used"
+	}
+	since := s.out.Status.StartTime
+	switch was := meta.FindStatusCondition(s.m.Status.Conditions, v1alpha1.MigrationReserved); {
+	case s.wasReserved():
+		since = seconds(s.now)
+	case was != nil && since != nil && since.Before(&was.LastTransitionTime):
+		since = &was.LastTransitionTime
+	}
+	if end, runs := s.deadline(since); runs && !spec.Suspend {
 		if !s.now.Before(end) {
-			s.fail(v1alpha1.MigrationReasonNoRoom, fmt.Sprintf("Reservation %s found no room on node %s within %s: %s", name,
-				spec.TargetNode, s.timeout(), why))
+			s.fail(v1alpha1.MigrationReasonNoRoom, fmt.Sprintf("Reservation %s %s on node %s within %s: %s", name,
+				failure, spec.TargetNode, s.timeout(), why))
 			return
 		}
 		s.out.Again = end
 	}
 	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReserving,
-		fmt.Sprintf("Reservation %s has no place yet: %s", name, why))
+		fmt.Sprintf("Reservation %s %s: %s", name, state, why))
 	s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting,
 		"the target is not reserved yet")
 }
@@ -287,7 +304,9 @@ func (s *step) running() {
 	case s.podRuns() && spec.Suspend:
 		s.pending() // not evicted yet: a budget may not have allowed it
 	case s.podRuns():
-		s.out.Action = Evict
+		if s.seen.Unusable == "" {
+			s.out.Action = Evict
+		}
 		s.evicting()
 	case lost:
 		s.evicted()
@@ -323,6 +342,9 @@ func (s *step) evicting() {
 		case v1alpha1.MigrationReasonEvicting:
 			begun = &c.LastTransitionTime
 		}
+	}
+	if s.seen.Unusable != "" {
+		reason, why = v1alpha1.MigrationReasonNoRoom, ": "+s.seen.Unusable
 	}
 	end, runs := s.deadline(begun)
 	if !runs {

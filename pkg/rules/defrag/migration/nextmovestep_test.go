@@ -63,6 +63,8 @@ func TestNext(t *testing.T) {
 	evicting := condition(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonEvicting, begin)
 	barred := condition(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonDisruptionBudget, begin)
 	evictingLate := condition(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonEvicting, begin.Add(time.Minute))
+	unreservedLate := condition(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReserving, begin.Add(time.Minute))
+	started := func(m *v1alpha1.PodMigration) { m.Status.StartTime = new(metav1.NewTime(begin)) }
 	isRunning, isPending := phase(v1alpha1.MigrationRunning), phase(v1alpha1.MigrationPending)
 	gone := func(m *v1alpha1.PodMigration) { m.Status.GoneTime = new(metav1.NewTime(begin)) }
 	bare := func(m *v1alpha1.PodMigration) { m.Spec.AllowBarePod = true }
@@ -79,21 +81,31 @@ func TestNext(t *testing.T) {
 	unseen := func(r *Reservation) { r.Observed = false }
 	type changes = []func(*v1alpha1.PodMigration)
 	for sentence, c := range map[string]struct {
-		m      changes
-		pod    *Pod
-		rsv    *Reservation
-		alike  string
-		barren bool
-		by     *Successor
-		after  time.Duration
-		phase  v1alpha1.MigrationPhase
-		reason string // of the condition Complete
-		action Action
+		m     changes
+		pod   *Pod
+		rsv   *Reservation
+		alike string
+		// cordoned: the target takes no pods.
+		cordoned bool
+		barren   bool
+		by       *Successor
+		after    time.Duration
+		phase    v1alpha1.MigrationPhase
+		reason   string // of the condition Complete
+		action   Action
 	}{
 		"the target is reserved first":             {pod: running(), phase: v1alpha1.MigrationPending, action: Reserve},
 		"while that has no place, the pod stays":   {m: changes{isPending}, pod: running(), rsv: available(func(r *Reservation) { r.Phase, r.Node = v1alpha1.ReservationPending, "" }), phase: v1alpha1.MigrationPending},
 		"not for ever":                             {m: changes{isPending}, pod: running(), rsv: available(func(r *Reservation) { r.Phase, r.Node = v1alpha1.ReservationPending, "" }), after: time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoRoom},
 		"but while it is suspended":                {m: changes{suspended}, pod: running(), rsv: available(func(r *Reservation) { r.Phase, r.Node = v1alpha1.ReservationPending, "" }), after: time.Hour, phase: v1alpha1.MigrationPending},
+		"also once it was begun":                   {m: changes{isPending, started, suspended}, pod: running(), rsv: available(func(r *Reservation) { r.Phase, r.Node = v1alpha1.ReservationPending, "" }), after: time.Hour, phase: v1alpha1.MigrationPending},
+		"its time begins when the place is lost":   {m: changes{isPending, started, reserved}, pod: running(), rsv: available(func(r *Reservation) { r.Phase, r.Node = v1alpha1.ReservationPending, "" }), after: time.Hour, phase: v1alpha1.MigrationPending},
+		"and ends later":                           {m: changes{isPending, started, unreservedLate}, pod: running(), rsv: available(func(r *Reservation) { r.Phase, r.Node = v1alpha1.ReservationPending, "" }), after: 2*time.Minute - 1, phase: v1alpha1.MigrationPending},
+		"but it ends":                              {m: changes{isPending, started, unreservedLate}, pod: running(), rsv: available(func(r *Reservation) { r.Phase, r.Node = v1alpha1.ReservationPending, "" }), after: 2 * time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoRoom},
+		"the target is held, and cordoned":         {m: changes{isPending, started, reserved, evicting}, pod: running(), rsv: available(), cordoned: true, after: time.Hour, phase: v1alpha1.MigrationPending},
+		"for too long":                             {m: changes{isPending, started, unreservedLate}, pod: running(), rsv: available(), cordoned: true, after: 2 * time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoRoom},
+		"cordoned while a budget keeps the pod":    {m: changes{isRunning, started, reserved, barred}, pod: running(), rsv: available(), cordoned: true, after: time.Second, phase: v1alpha1.MigrationRunning},
+		"until the time for that is over":          {m: changes{isRunning, started, reserved, barred}, pod: running(), rsv: available(), cordoned: true, after: time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoRoom},
 		"the pod is gone":                          {phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodGone},
 		"another pod has its name":                 {pod: &Pod{UID: "other", Node: "from", Controlled: true}, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodGone},
 		"it is on another node":                    {pod: &Pod{UID: "uid-p", Node: "else", Controlled: true}, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodGone},
@@ -157,7 +169,11 @@ func TestNext(t *testing.T) {
 		"a pod that has ended by itself is moved":  {m: changes{isRunning, reserved}, pod: &Pod{UID: "uid-p", Node: "from", Ended: true}, rsv: available(), phase: v1alpha1.MigrationRunning},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			got := Next(aMigration(c.m...), Seen{Pod: c.pod, Reservation: c.rsv, Alike: c.alike, Barren: c.barren, Successor: c.by}, begin.Add(c.after))
+			seen := Seen{Pod: c.pod, Reservation: c.rsv, Alike: c.alike, Barren: c.barren, Successor: c.by}
+			if c.cordoned {
+				seen.Unusable = "node to is cordoned"
+			}
+			got := Next(aMigration(c.m...), seen, begin.Add(c.after))
 			if got.Status.Phase != c.phase || got.Action != c.action {
 				t.Errorf("phase %s, action %d; want %s, %d", got.Status.Phase, got.Action, c.phase, c.action)
 			}
