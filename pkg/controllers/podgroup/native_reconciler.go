@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 )
 
@@ -53,8 +54,8 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if len(pods) == 0 {
 		return reconcile.Result{}, nil
 	}
-	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadNative(pg), pods,
-		&r.historyOf(request.NamespacedName).History)
+	known := r.historyOf(request.NamespacedName, func() *gangstate.History { return &gangstate.History{} })
+	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadNative(pg), pods, &known.History)
 	want := gangstatus.NativeConditions(pg, pods, facts, metav1.NewTime(r.clock.Now()))
 	if equality.Semantic.DeepEqual(pg.Status.Conditions, want) {
 		return reconcile.Result{}, nil

@@ -70,7 +70,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil || !found {
 		return reconcile.Result{}, err
 	}
-	known := r.historyOf(request.NamespacedName)
+	known := r.historyOf(request.NamespacedName, func() *gangstate.History { return gangstatus.Resume(pg, pods) })
 	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadPodGroup(pg, &pg.Spec), pods,
 		&known.History)
 	want := gangstatus.Next(pg, facts, metav1.NewTime(r.clock.Now()))
@@ -96,8 +96,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return result, err
 }
 
-func (f *follower) historyOf(key types.NamespacedName) *history {
-	known, _ := f.histories.LoadOrStore(key, &history{})
+// historyOf returns what is known of a gang from before. begin returns it for one that was not looked at yet.
+func (f *follower) historyOf(key types.NamespacedName, begin func() *gangstate.History) *history {
+	known, ok := f.histories.Load(key)
+	if !ok {
+		known = &history{History: *begin()}
+		f.histories.Store(key, known)
+	}
 	return known.(*history)
 }
 

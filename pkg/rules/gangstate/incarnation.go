@@ -34,7 +34,7 @@ type incarnation struct {
 	parts map[types.UID]*part
 	idle  int
 	// gone is how many pods ran to success and are gone, of all controllers. recorded is how many ran to success, as
-	// another who has seen them says.
+	// another who has seen them says; 0 once another incarnation has begun.
 	gone, recorded int
 	// issues is the highest issue of each series of which a pod was seen, or notSuperseded. It does not fall when pods are
 	// deleted.
@@ -212,7 +212,7 @@ func (i *incarnation) endIdle() {
 			i.tidy(controller)
 		}
 	}
-	i.idle = 0
+	i.idle, i.recorded = 0, 0
 }
 
 // end records that a pod has ended, is being deleted, or is replaced.
@@ -226,6 +226,9 @@ func (i *incarnation) end(uid types.UID) {
 	p := i.parts[b.controller]
 	if p.unfinished--; b.controller != "" && p.unfinished == 0 {
 		i.idle++
+	}
+	if len(i.unfinished) == 0 && i.idle == 0 {
+		i.recorded = 0 // nothing makes others
 	}
 	if b.controller == "" {
 		at := b.created.UnixNano()

@@ -1,12 +1,14 @@
 package gangstatus
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -39,6 +41,21 @@ type Facts struct {
 	JobFailed string
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
+}
+
+// Resume returns the history of a gang for a process that has seen none of its pods before: if one of them is left that
+// was there when the gang was complete, as many members ran to success as the status of its PodGroup says. What is gone
+// of the object that the PodGroup was made for is counted off its minimum instead.
+func Resume(pg *coscheduling.PodGroup, pods []*v1.Pod) *gangstate.History {
+	complete := pg.Status.ScheduleStartTime
+	isLeft := func(pod *v1.Pod) bool {
+		return !objectstate.HasEnded(pod) && pod.DeletionTimestamp == nil && !complete.Before(&pod.CreationTimestamp) &&
+			gangspec.OriginOf(pod).Controller != gangspec.MadeFor(pg)
+	}
+	if !slices.ContainsFunc(pods, isLeft) {
+		return &gangstate.History{}
+	}
+	return gangstate.RecordedHistory(gangspec.ReadWithStatus(pg, &pg.Spec, &pg.Status.PodGroupStatus))
 }
 
 // Observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen

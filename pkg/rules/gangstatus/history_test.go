@@ -56,10 +56,12 @@ func TestHistory(t *testing.T) {
 		madeFor   types.UID
 		succeeded int32
 		members   int
+		// forgets: no pod is left by which another process could tell that the incarnation goes on.
+		forgets bool
 	}{
 		"the rest ends together and is made anew": {
 			seen:      [][]*v1.Pod{all, done, slices.Concat(done, late(of("b", pods("waiting", "waiting"))))},
-			succeeded: 2, members: 4,
+			succeeded: 2, members: 4, forgets: true,
 		},
 		"what is done is deleted while the rest runs": {seen: [][]*v1.Pod{all, rest}, succeeded: 2, members: 4},
 		"what is done is deleted, and lockstep-controller counts it off the minimum": {
@@ -93,6 +95,9 @@ func TestHistory(t *testing.T) {
 			for _, last = range c.seen {
 				f = Observe(key, object, last, history)
 				pg.Status = Next(pg, f, metav1.NewTime(epoch))
+			}
+			if after := Next(pg, Observe(key, object, last, Resume(pg, last)), metav1.NewTime(epoch)); !c.forgets && (after.Succeeded != pg.Status.Succeeded || after.Phase != pg.Status.Phase) {
+				t.Errorf("another process counts %d that succeeded in phase %q, want %d in %q", after.Succeeded, after.Phase, pg.Status.Succeeded, pg.Status.Phase)
 			}
 			if f.Succeeded != int(c.succeeded) || f.Members.N != c.members {
 				t.Errorf("%d succeeded, %d members, want %d and %d", f.Succeeded, f.Members.N, c.succeeded, c.members)
