@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,24 +40,26 @@ func ownedBy(p *v1alpha1.DefragmentationPlan) metav1.OwnerReference {
 }
 
 // hold makes the Reservations of what is freed that are missing. It reports whether it could: not for a goal that is
-// gone.
-func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) (made bool, err error) {
+// gone. It returns why the API server refuses one; empty if it refuses none.
+func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) (made bool, refusal string, err error) {
 	for number, key := range kinds(p) {
 		pod, err := moves.Pod(ctx, r.live, key)
 		if err != nil || pod == nil {
-			return made, err // without its pod the goal is gone, which the next look finds
+			return made, "", err // without its pod the goal is gone, which the next look finds
 		}
 		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), pod)
 		if err != nil {
-			return made, err
+			return made, "", err
 		}
-		err = r.client.Create(ctx, holdFor(p, number, pod, queue))
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return made, fmt.Errorf("reserving what is freed for %s: %w", p.Status.Goal, err)
+		switch refusal, err := r.create(ctx, p, holdFor(p, number, pod, queue)); {
+		case err != nil:
+			return made, "", fmt.Errorf("reserving what is freed for %s: %w", p.Status.Goal, err)
+		case refusal != "":
+			return made, refusal, nil
 		}
 		made = true
 	}
-	return made, nil
+	return made, "", nil
 }
 
 // holdFor returns the Reservation of the capacity freed for members like this one. queue is the queue that their

@@ -2,7 +2,6 @@ package defragplan
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +21,10 @@ import (
 // see reads what the next step depends on.
 func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (s migration.PlanSeen, err error) {
 	s.Moves = map[int]*migration.Move{}
-	labelled := client.HasLabels{v1alpha1.PlanLabel} // not with its value: the name of a plan may be too long for one
+	const label = v1alpha1.PlanLabel // not with its value: the name of a plan may be too long for one
 	var list v1alpha1.PodMigrationList
-	if err := r.live.List(ctx, &list, labelled); err != nil {
-		return s, fmt.Errorf("listing its PodMigrations: %w", err)
+	if err := moves.List(ctx, r.live, &list, label); err != nil {
+		return s, err
 	}
 	for i := range list.Items {
 		m := &list.Items[i]
@@ -38,8 +37,8 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 		}
 	}
 	var reservations v1alpha1.ReservationList
-	if err := r.live.List(ctx, &reservations, labelled); err != nil {
-		return s, fmt.Errorf("listing its Reservations: %w", err)
+	if err := moves.List(ctx, r.live, &reservations, label); err != nil {
+		return s, err
 	}
 	for i := range reservations.Items {
 		if rsv := &reservations.Items[i]; holds(p, rsv) && rsv.DeletionTimestamp == nil {

@@ -3,7 +3,6 @@ package defragplan
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -161,27 +160,10 @@ func (r *reconciler) mayPass(p *v1alpha1.DefragmentationPlan, why string, said b
 // act does what a status says. It reports whether there was anything to do.
 func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s migration.PlanSeen,
 	step migration.PlanStep) (acted bool, err error) {
-	if step.Hold && len(s.Holds) < s.Wants {
-		if acted, err = r.hold(ctx, p); err != nil {
-			return true, err
-		}
-	}
-	for _, i := range step.Make {
+	for _, i := range step.Suspend {
 		acted = true
-		if refusal, err := r.makeMigration(ctx, p, i); err != nil || refusal != "" {
-			if err == nil {
-				err = r.write(ctx, p, migration.Unmade(p, i, refusal, r.clock.Now()))
-			}
+		if err := r.setSuspend(ctx, s.Moves[i].PodMigration, true); err != nil {
 			return true, err
-		}
-	}
-	for _, i := range slices.Concat(step.Resume, step.Suspend) { // no move is in both
-		acted = true
-		m := s.Moves[i].PodMigration
-		before := m.DeepCopy()
-		m.Spec.Suspend = !m.Spec.Suspend
-		if err := moves.Patch(ctx, r.client, m, before); err != nil {
-			return true, fmt.Errorf("changing whether move %d may begin: %w", i, err)
 		}
 	}
 	for _, i := range step.Cancel {
@@ -193,28 +175,70 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 			}
 		}
 	}
+	if step.Hold && len(s.Holds) < s.Wants {
+		made, refusal, err := r.hold(ctx, p)
+		if err != nil {
+			return true, err
+		}
+		if unheld := migration.Unheld(p, refusal, r.clock.Now()); refusal != "" &&
+			!equality.Semantic.DeepEqual(p.Status, unheld) {
+			return true, r.write(ctx, p, unheld)
+		}
+		acted = acted || made
+	}
+	for _, i := range step.Make {
+		acted = true
+		if refusal, err := r.makeMigration(ctx, p, i); err != nil || refusal != "" {
+			if err == nil {
+				err = r.write(ctx, p, migration.Unmade(p, i, refusal, r.clock.Now()))
+			}
+			return true, err
+		}
+	}
+	for _, i := range step.Resume {
+		acted = true
+		if err := r.setSuspend(ctx, s.Moves[i].PodMigration, false); err != nil {
+			return true, err
+		}
+	}
 	return acted, nil
+}
+
+// setSuspend sets whether a move may not begin.
+func (r *reconciler) setSuspend(ctx context.Context, m *v1alpha1.PodMigration, suspend bool) error {
+	before := m.DeepCopy()
+	m.Spec.Suspend = suspend
+	if err := moves.Patch(ctx, r.client, m, before); err != nil {
+		return fmt.Errorf("setting suspend of PodMigration %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	return nil
 }
 
 // makeMigration makes the PodMigration of a move. It returns why the API server refuses it; empty if it is there. One
 // that is refused is not tried again.
 func (r *reconciler) makeMigration(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	move int) (refusal string, err error) {
-	m := migrationFor(p, move)
-	err = r.client.Create(ctx, m)
+	if refusal, err = r.create(ctx, p, migrationFor(p, move)); err != nil {
+		return "", fmt.Errorf("making the PodMigration of move %d: %w", move, err)
+	}
+	return refusal, nil
+}
+
+// create creates an object of a plan, unless it is there. It returns why the API server refuses it; empty if it does
+// not.
+func (r *reconciler) create(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	object client.Object) (refusal string, err error) {
+	err = r.client.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		if err = r.live.Get(ctx, client.ObjectKeyFromObject(m), m); err == nil && !metav1.IsControlledBy(m, p) {
-			return fmt.Sprintf("there is another one of the name %s", m.Name), nil
+		if err = r.live.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil && !metav1.IsControlledBy(object, p) {
+			return fmt.Sprintf("there is another one of the name %s", object.GetName()), nil
 		}
 		err = client.IgnoreNotFound(err) // it was deleted meanwhile, which the next look finds
 	}
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return err.Error(), nil // its namespace is gone, a quota is used up, or a policy is against it
-	case err != nil:
-		return "", fmt.Errorf("making the PodMigration of move %d: %w", move, err)
 	}
-	return "", nil
+	return "", err
 }
 
 // write writes a status, provided that the plan has not changed since it was read.

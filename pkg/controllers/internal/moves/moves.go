@@ -55,6 +55,15 @@ func Patch(ctx context.Context, c client.Client, object, before client.Object) e
 	return c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
+// List lists objects with a label. Of a kind that is not served there are none.
+func List(ctx context.Context, live client.Reader, list client.ObjectList, label string) error {
+	err := live.List(ctx, list, client.HasLabels{label})
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("listing %T: %w", list, err)
+	}
+	return nil
+}
+
 // Finish deletes the Reservations with a label that were made for an object. Once none is left, it takes the finalizer
 // off the object. It returns when to look again whether any is left; 0 for never. It fails with a conflict if the
 // object has changed since it was read.
@@ -64,9 +73,8 @@ func Finish(ctx context.Context, c client.Client, live client.Reader, object cli
 		return 0, nil
 	}
 	var list v1alpha1.ReservationList
-	if err := live.List(ctx, &list, client.HasLabels{label}); err != nil && !meta.IsNoMatchError(err) &&
-		!apierrors.IsNotFound(err) { // neither is served: none is left
-		return 0, fmt.Errorf("listing Reservations: %w", err)
+	if err := List(ctx, live, &list, label); err != nil {
+		return 0, err
 	}
 	for i := range list.Items {
 		rsv := &list.Items[i]

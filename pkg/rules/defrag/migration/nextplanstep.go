@@ -166,6 +166,17 @@ func Unmade(p *v1alpha1.DefragmentationPlan, move int, why string, now time.Time
 	return s.out.Status
 }
 
+// Unheld returns the status of a plan after what it frees could not be reserved: no more moves begin.
+func Unheld(p *v1alpha1.DefragmentationPlan, why string, now time.Time) v1alpha1.DefragmentationPlanStatus {
+	s := &planStep{p: p, now: now}
+	p.Status.DeepCopyInto(&s.out.Status)
+	if s.stopped() == nil {
+		s.set(v1alpha1.DefragmentationReasonMoveFailed,
+			"the Reservation of what is freed cannot be made: "+why)
+	}
+	return s.out.Status
+}
+
 // planStep is a PlanStep under construction.
 type planStep struct {
 	p    *v1alpha1.DefragmentationPlan
