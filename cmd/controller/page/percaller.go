@@ -51,6 +51,8 @@ type namespaceAccess struct {
 	// namespaces has whether the caller may list pods there, for those that were asked about.
 	namespaces map[string]bool
 	queues     bool
+	// shown is what was last made for the caller, of the overview in from: requests of one caller share it.
+	shown, from *encoded
 }
 
 // ServeHTTP implements http.Handler.
@@ -72,15 +74,11 @@ func (m *perCaller) read(ctx context.Context) (*encoded, error) {
 	if !ok {
 		return nil, fmt.Errorf("the overview is a %T", whole.value)
 	}
-	theirs, err := m.part(ctx, caller, all)
-	if err != nil {
-		return nil, err
-	}
-	return encode(theirs)
+	return m.part(ctx, caller, whole, all)
 }
 
 // part returns what a caller may see of an overview. It asks again after a while.
-func (m *perCaller) part(ctx context.Context, caller user.Info, all Contents) (*part, error) {
+func (m *perCaller) part(ctx context.Context, caller user.Info, whole *encoded, all Contents) (*encoded, error) {
 	key, err := json.Marshal([]any{caller.GetName(), caller.GetUID(), caller.GetGroups(), caller.GetExtra()})
 	if err != nil {
 		return nil, fmt.Errorf("encoding a user: %w", err)
@@ -107,7 +105,13 @@ func (m *perCaller) part(ctx context.Context, caller user.Info, all Contents) (*
 			return nil, err
 		}
 	}
-	return s.of(all), nil
+	if s.from != whole {
+		if s.shown, err = encode(s.of(all)); err != nil {
+			return nil, err
+		}
+		s.from = whole
+	}
+	return s.shown, nil
 }
 
 // accessOf returns what is known of a caller.

@@ -59,6 +59,10 @@ func TestMine(t *testing.T) {
 		check("blue", shown{1, 0, 1}, "blue", "blue")
 		f.clock.Step(reuse)
 	}
+	first, again := f.request("GET", minePath, authorization, "Bearer red"), f.request("GET", minePath, authorization, "Bearer red")
+	if first.Header.Get("ETag") != again.Header.Get("ETag") {
+		t.Error("what a caller sees differs at once")
+	}
 	if f.rights["red pods red"] != 1 || f.rights["blue pods blue"] != 1 {
 		t.Errorf("in some seconds it was asked so often what they may list: %v", f.rights)
 	}

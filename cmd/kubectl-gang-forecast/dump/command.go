@@ -72,8 +72,8 @@ func (o *options) run(ctx context.Context) (err error) {
 	return err
 }
 
-// ofPods are what pods are made with that the scheduler does not read.
-var ofPods = []string{"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges",
+// besides is what the scheduler does not read: what pods are made with, and those that failed.
+var besides = []string{"/api/v1/pods?fieldSelector=status.phase%3DFailed", "/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges",
 	"/apis/node.k8s.io/v1/runtimeclasses"}
 
 // record makes a scheduler read all that it needs.
@@ -91,9 +91,9 @@ func record(ctx context.Context, ground *simulate.Environment, recorder *source.
 	if _, err := simulation.Kinds(); err != nil {
 		return err
 	}
-	for _, path := range ofPods {
+	for _, path := range besides {
 		var list unstructured.UnstructuredList
-		if err := simulation.Read(ctx, path, &list); err != nil { // without them the dump answers for all but pods that use some
+		if err := simulation.Read(ctx, path, &list); err != nil { // the dump answers for the rest
 			klog.FromContext(ctx).V(1).Info("Left out a kind of object", "path", path, "reason", err)
 		}
 	}

@@ -66,6 +66,11 @@ func inPool(node *v1.Node, pool string) bool {
 	return node.Name == pool || slices.ContainsFunc(poolLabels, func(key string) bool { return node.Labels[key] == pool })
 }
 
+// comingOrGoing are taints of nodes that are being made or removed.
+var comingOrGoing = []string{"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
+	"karpenter.sh/disrupted", "karpenter.sh/unregistered", "node.cloudprovider.kubernetes.io/uninitialized",
+	"node.cloudprovider.kubernetes.io/shutdown"}
+
 // like returns a new node that is ready, and like another in all else.
 func like(node *v1.Node, name string) *v1.Node {
 	made := node.DeepCopy()
@@ -79,7 +84,7 @@ func like(node *v1.Node, name string) *v1.Node {
 	}
 	made.Spec.Unschedulable, made.Spec.ProviderID = false, ""
 	made.Spec.Taints = slices.DeleteFunc(made.Spec.Taints, func(taint v1.Taint) bool {
-		return strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+		return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || slices.Contains(comingOrGoing, taint.Key)
 	})
 	made.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	made.Status.VolumesAttached, made.Status.VolumesInUse, made.Status.Images = nil, nil, nil

@@ -14,7 +14,7 @@ import (
 func TestNewNode(t *testing.T) {
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{v1.LabelHostname: "n", "eks.amazonaws.com/nodegroup": "a100"}},
-		Spec:       v1.NodeSpec{Unschedulable: true, Taints: []v1.Taint{{Key: "node.kubernetes.io/unschedulable"}, {Key: "gpu"}}, ProviderID: "p"},
+		Spec:       v1.NodeSpec{Unschedulable: true, Taints: []v1.Taint{{Key: "node.kubernetes.io/unschedulable"}, {Key: "karpenter.sh/disrupted"}, {Key: "gpu"}}, ProviderID: "p"},
 		Status:     v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse}}},
 	}
 	for pool, want := range map[string]bool{"n": true, "a100": true, "eks.amazonaws.com/nodegroup=a100": true, "x": false, "kubernetes.io/hostname=x": false, "none=": false} {
@@ -29,7 +29,7 @@ func TestNewNode(t *testing.T) {
 	if len(made.Spec.Taints) != 1 || made.Spec.Taints[0].Key != "gpu" || made.Status.Conditions[0].Status != v1.ConditionTrue {
 		t.Errorf("the new node has the taints %v and the conditions %v", made.Spec.Taints, made.Status.Conditions)
 	}
-	if node.Name != "n" || len(node.Spec.Taints) != 2 {
+	if node.Name != "n" || len(node.Spec.Taints) != 3 {
 		t.Error("the node of the pool was changed")
 	}
 }

@@ -224,8 +224,10 @@ const (
 // Decide returns what the scheduler decides about pods, at the latest when ctx is done; of victims those that no
 // earlier answer has.
 func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
+	asked := time.Now()
 	answer, err := s.decide(ctx, pods)
 	if err == nil {
+		answer.Asked = asked
 		s.told += len(answer.Victims) + len(answer.Others)
 	}
 	return answer, err
@@ -309,11 +311,15 @@ func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decisio
 	})
 }
 
-// Left counts, by gang, the pods beside those evicted that have a node and have not ended, of their gangs.
+// Left counts, by gang, the pods beside those evicted, now or for earlier answers, that have a node and have not ended,
+// of their gangs.
 func (s *Simulation) Left(evicted []*v1.Pod) map[string]int {
 	counts, gone := map[string]int{}, uidsOf(evicted) // the listed pods may be those of a moment before
 	for _, pod := range evicted {
 		counts[s.GangOf(pod)] = 0
+	}
+	for _, pod := range s.server.Deleted("Pod") {
+		gone.Insert(pod.GetUID())
 	}
 	listed, _ := s.scheduler.Listed() // a scheduler that has decided has listed them
 	for _, pod := range listed {
@@ -327,14 +333,14 @@ func (s *Simulation) Left(evicted []*v1.Pod) map[string]int {
 	return counts
 }
 
-// Violating returns how many pods that are evicted for some pods no PodDisruptionBudget lets go.
-func (s *Simulation) Violating(pods []*v1.Pod) int {
+// Violating returns how many pods that are evicted for some pods, since a time, no PodDisruptionBudget lets go.
+func (s *Simulation) Violating(pods []*v1.Pod, since time.Time) int {
 	asked, violating := sets.New[string](), 0
 	for _, pod := range pods {
 		asked.Insert(cmp.Or(s.GangOf(pod), pod.Namespace+"/"+pod.Name))
 	}
 	for _, d := range s.scheduler.Set.Decisions().All() {
-		if d.Result == decisions.Evict && slices.ContainsFunc(d.Gangs, asked.Has) {
+		if d.Result == decisions.Evict && !d.Last.Time.Before(since) && slices.ContainsFunc(d.Gangs, asked.Has) {
 			violating += d.Violating
 		}
 	}

@@ -46,6 +46,8 @@ const ReasonKeptOut = "KeptOut"
 
 // Answer is what the scheduler decided.
 type Answer struct {
+	// Asked is when the scheduler was asked.
+	Asked    time.Time
 	Verdicts []Verdict
 	// Victims are the pods that it would evict for them, in order; Others those that it would evict meanwhile for other
 	// pods that wait.

@@ -182,10 +182,16 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 	reader := &workloadfile.Reader{Namespace: namespace, Mapper: kinds,
 		Cluster: &cluster{ctx, simulation, o.Note}, Now: time.Now()}
 	var w workloadfile.Workload
+	var manifests []*unstructured.Unstructured
 	for _, name := range o.files {
-		if err := readFile(reader, &w, name, o.In); err != nil {
+		some, err := readFile(name, o.In)
+		if err != nil {
 			return nil, nil, err
 		}
+		manifests = append(manifests, some...)
+	}
+	if err := reader.Read(&w, manifests); err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", strings.Join(o.files, ", "), err)
 	}
 	if len(w.Pods) == 0 {
 		return nil, nil, fmt.Errorf("reading %s: there are no pods in it", strings.Join(o.files, ", "))
@@ -209,19 +215,20 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 	return w.Pods, objects, err
 }
 
-func readFile(reader *workloadfile.Reader, w *workloadfile.Workload, name string, in io.Reader) error {
+func readFile(name string, in io.Reader) ([]*unstructured.Unstructured, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return fmt.Errorf("opening a manifest: %w", err)
+			return nil, fmt.Errorf("opening a manifest: %w", err)
 		}
 		defer file.Close()
 		in = file
 	}
-	if err := reader.Read(w, in); err != nil {
-		return fmt.Errorf("reading %s: %w", name, err)
+	manifests, err := workloadfile.Decode(in)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	return nil
+	return manifests, nil
 }
 
 // cluster is what pods would find in the cluster. What the user may not read is noted, and taken for empty.

@@ -89,7 +89,7 @@ func (o *options) reportOf(name string, answer *simulate.Answer, simulation *sim
 		for i := range answer.Verdicts {
 			asked = append(asked, answer.Verdicts[i].Pod)
 		}
-		r.Violating = simulation.Violating(asked)
+		r.Violating = simulation.Violating(asked, answer.Asked)
 	}
 	return r
 }
@@ -125,8 +125,10 @@ func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) e
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		if _, err := io.WriteString(out, r.words(preempt)); err != nil {
-			return fmt.Errorf("writing what would be: %w", err)
+		for line := range strings.Lines(r.words(preempt)) {
+			if err := output.Wrap(out, line); err != nil {
+				return err
+			}
 		}
 		if err := output.Table(flags, out, memberColumns, r.Members); err != nil {
 			return err

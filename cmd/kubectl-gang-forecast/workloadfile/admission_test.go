@@ -18,7 +18,7 @@ func TestMatchLabelKeys(t *testing.T) {
 		containers: [{name: main, image: none}], affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
 			{topologyKey: rack, labelSelector: {matchExpressions: [{key: job, operator: Exists}]}, mismatchLabelKeys: [job]}]}}}}}}`
 	var w Workload
-	must.Succeed(t, newReader().Read(&w, strings.NewReader(manifest)))
+	must.Succeed(t, readText(newReader(), &w, manifest))
 	for _, pod := range w.Pods {
 		term := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
 		if !slices.ContainsFunc(term.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
@@ -39,7 +39,7 @@ func TestMatchLabelKeysTwice(t *testing.T) {
 		`topologySpreadConstraints: [{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, ` + twice + `}]`,
 	} {
 		var w Workload
-		err := newReader().Read(&w, strings.NewReader(fmt.Sprintf(manifest, spec)))
+		err := readText(newReader(), &w, fmt.Sprintf(manifest, spec))
 		if err == nil || !strings.Contains(err.Error(), "exists in both matchLabelKeys and labelSelector") {
 			t.Errorf("%s: error %v, want that of the API server", spec, err)
 		}

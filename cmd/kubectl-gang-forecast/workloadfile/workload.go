@@ -76,27 +76,30 @@ type Cluster interface {
 	Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error)
 }
 
-// Read reads manifests, YAML or JSON, one or more in a stream.
-func (r *Reader) Read(w *Workload, in io.Reader) error {
+// Decode reads manifests, YAML or JSON, one or more in a stream.
+func Decode(in io.Reader) (manifests []*unstructured.Unstructured, err error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
-	var manifests []*unstructured.Unstructured
 	for {
 		u := &unstructured.Unstructured{}
 		err := decoder.Decode(&u.Object)
 		if errors.Is(err, io.EOF) {
-			break
+			return manifests, nil
 		}
 		if err != nil {
-			return fmt.Errorf("reading a manifest: %w", err)
+			return nil, fmt.Errorf("reading a manifest: %w", err)
 		}
 		if len(u.Object) == 0 {
 			continue
 		}
 		if u.GetKind() == "" || u.GetAPIVersion() == "" {
-			return errors.New("reading a manifest: it has no kind, or no apiVersion")
+			return nil, errors.New("reading a manifest: it has no kind, or no apiVersion")
 		}
 		manifests = append(manifests, u)
 	}
+}
+
+// Read adds what manifests describe. They may be in any order.
+func (r *Reader) Read(w *Workload, manifests []*unstructured.Unstructured) error {
 	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.readAhead, r.add} { // pods may come before these
 		for _, u := range manifests {
 			if err := do(w, u); err != nil {

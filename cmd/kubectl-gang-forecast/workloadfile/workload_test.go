@@ -20,6 +20,15 @@ import (
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
+// readText reads manifests.
+func readText(r *Reader, w *Workload, text string) error {
+	manifests, err := Decode(strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return r.Read(w, manifests)
+}
+
 func newReader() *Reader {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}, meta.RESTScopeNamespace)
@@ -118,7 +127,7 @@ func TestPods(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var w Workload
-			err := newReader().Read(&w, strings.NewReader(c.manifest))
+			err := readText(newReader(), &w, c.manifest)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("error %v, want one with %q", err, c.fails)
@@ -141,13 +150,13 @@ func TestPods(t *testing.T) {
 func TestSimulated(t *testing.T) {
 	var w Workload
 	r := newReader()
-	err := r.Read(&w, strings.NewReader(`
+	err := readText(r, &w, `
 {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: none}]}}
 ---
 {apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g}, spec: {minMember: 1}}
 ---
 {apiVersion: scheduling.lockstep.dev/v1alpha1, kind: Queue, metadata: {name: q}}
-`))
+`)
 	must.Succeed(t, err)
 	objects, err := r.Simulated(&w)
 	must.Succeed(t, err)
@@ -175,7 +184,7 @@ func TestClaims(t *testing.T) {
 		t.Run(template, func(t *testing.T) {
 			var w Workload
 			r := newReader()
-			must.Succeed(t, r.Read(&w, strings.NewReader(fmt.Sprintf(manifest, template))))
+			must.Succeed(t, readText(r, &w, fmt.Sprintf(manifest, template)))
 			objects, err := r.Simulated(&w)
 			if fails != "" {
 				if err == nil || err.Error() != fails {
@@ -214,7 +223,7 @@ func TestClaims(t *testing.T) {
 // TestRuntimeClass: a pod has the overhead of its RuntimeClass, and goes to its nodes.
 func TestRuntimeClass(t *testing.T) {
 	var w Workload
-	must.Succeed(t, newReader().Read(&w, strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, containers: [{name: main, image: none}]}}`)))
+	must.Succeed(t, readText(newReader(), &w, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, containers: [{name: main, image: none}]}}`))
 	spec := w.Pods[0].Spec
 	if cpu := spec.Overhead[v1.ResourceCPU]; cpu.String() != "1" || spec.NodeSelector["vm"] != "yes" || len(spec.Tolerations) != 1 {
 		t.Errorf("overhead %v, node selector %v, tolerations %v", spec.Overhead, spec.NodeSelector, spec.Tolerations)
@@ -250,7 +259,7 @@ func TestVolumes(t *testing.T) {
 			}
 			manifest := `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ` + template + `, volumeClaimTemplates: [
 				{metadata: {name: data}, spec: {` + c.class + `accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}`
-			must.Succeed(t, r.Read(&w, strings.NewReader(manifest)))
+			must.Succeed(t, readText(r, &w, manifest))
 			made, err := r.Simulated(&w)
 			must.Succeed(t, err)
 			var got []string
@@ -292,7 +301,7 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var w Workload
-			must.Succeed(t, newReader().Read(&w, strings.NewReader(manifest)))
+			must.Succeed(t, readText(newReader(), &w, manifest))
 			if last := w.Pods[len(w.Pods)-1].Name; last == "taken-0" || last == "s-0" || !strings.HasSuffix(last, "-0") {
 				t.Errorf("the pod of the Job is %s", last)
 			}
@@ -304,7 +313,7 @@ func TestNames(t *testing.T) {
 func TestMerged(t *testing.T) {
 	var w Workload
 	manifest := `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: there, labels: {both: "2"}}, spec: {minMember: 2}}`
-	must.Succeed(t, newReader().Read(&w, strings.NewReader(manifest)))
+	must.Succeed(t, readText(newReader(), &w, manifest))
 	u := w.Objects[0]
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
 	spec := u.Object["spec"].(map[string]any)
@@ -322,7 +331,7 @@ func TestClaimDefaults(t *testing.T) {
 	manifest := `{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t}, spec: {` + spec + `}}` + "\n---\n" +
 		`{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, ` + spec + `}` + "\n---\n" +
 		`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: a, resourceClaimTemplateName: t}, {name: b, resourceClaimName: c}], containers: [{name: main, image: none}]}}`
-	must.Succeed(t, r.Read(&w, strings.NewReader(manifest)))
+	must.Succeed(t, readText(r, &w, manifest))
 	made, err := r.Simulated(&w)
 	must.Succeed(t, err)
 	claims := 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
@@ -32,7 +34,7 @@ func (a *Access) IgnoreNotServed(err error) error {
 }
 
 // Read calls each with every object of the kind that an empty list is for, page by page. The objects may be kept; they
-// come without managedFields. Its error wraps [ErrNotServed] where the cluster has no such kind, and is Forbidden where
+// come without managedFields, except PodGroups: whether a condition stands depends on who wrote it. Its error wraps [ErrNotServed] where the cluster has no such kind, and is Forbidden where
 // the user may not list it.
 func (a *Access) Read(ctx context.Context, list client.ObjectList, each func(runtime.Object),
 	options ...client.ListOption) error {
@@ -55,7 +57,9 @@ func (a *Access) Read(ctx context.Context, list client.ObjectList, each func(run
 			return fmt.Errorf("listing %s: %w", name, err)
 		}
 		err = meta.EachListItem(page, func(object runtime.Object) error {
-			if one, ok := object.(client.Object); ok {
+			switch one := object.(type) {
+			case *coscheduling.PodGroup, *schedulingv1beta1.PodGroup:
+			case client.Object:
 				one.SetManagedFields(nil)
 			}
 			each(object)

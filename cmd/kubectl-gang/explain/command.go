@@ -146,6 +146,8 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 		if g.Reason == v1alpha1.ReasonEvicted || v1alpha1.IsIncomplete(g.Reason) {
 			r.Advice = append(r.Advice, lackingJobs(ctx, cluster.Read, g, beside.of.PodGroups, forecast.Named)...)
 		}
+	} else if g != nil {
+		g.LeaveOpen()
 	}
 	if why == nil {
 		r.addForecast(ctx, cluster.Read, forecast, beside)
@@ -178,12 +180,17 @@ func (r *Report) addUnasked(ctx context.Context, read reader, g *view.Gang, wait
 	if g.Queue == v1alpha1.DefaultQueue && len(beside.of.Namespaces) == 0 {
 		return // its namespace may name another
 	}
-	switch q, err := readQueue(ctx, read, g.Queue); {
-	case err == nil:
-		r.Queue = q
-	case !apierrors.IsNotFound(err): // where it is, there may be no queues at all
-		r.Notes = append(r.Notes, "the numbers of its queue "+g.Queue+" are not known: "+err.Error())
+	r.addQueue(ctx, read, g.Queue)
+}
+
+// addQueue adds the numbers of a queue. There may be none of a queue that was not created, as of the default one.
+func (r *Report) addQueue(ctx context.Context, read reader, name string) {
+	q, err := readQueue(ctx, read, name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.Notes = append(r.Notes, "the numbers of its queue "+name+" are not known: "+err.Error())
+		return
 	}
+	r.Queue = q
 }
 
 // addForecast adds what the scheduler says.
@@ -193,7 +200,7 @@ func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, besi
 		r.Advice = append(r.Advice, text)
 	}
 	if f.Queue != "" {
-		r.Queue, _ = readQueue(ctx, read, f.Queue) // the default queue exists without being created
+		r.addQueue(ctx, read, f.Queue)
 	}
 	waiting := Waiting(f.Members)
 	if len(waiting) == 0 {

@@ -56,7 +56,7 @@ func (o *options) find(ctx context.Context, name string) (string, error) {
 	case kind == "podgroup":
 		return namespace + "/" + second, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(readTimeout, o.Timeout))
 	defer cancel()
 	cluster, err := o.Cluster(o.Access)
 	if err != nil {
@@ -153,14 +153,23 @@ func namesOf(pods []*v1.Pod) (names []string) {
 // onlyOne returns the only gang of a namespace that waits, of all if it is empty. It lists those that do where they are
 // several, and notes where there is none.
 func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespace string) (string, error) {
-	in, err := readGangs(ctx, cluster.Read, namespace)
+	in, unread, err := readGangs(ctx, cluster.Read, namespace)
 	if err != nil {
 		return "", err
+	}
+	for _, err := range unread {
+		o.Note("what PodGroups say is not known: %v", err)
 	}
 	if text := withBadValue(in.Pods); text != "" {
 		o.Note("%s", text)
 	}
 	gangs := cluster.WithEvicted(ctx, namespace, view.Gangs(in))
+	if len(unread) > 0 {
+		gangs = slices.DeleteFunc(gangs, func(g view.Gang) bool {
+			members := Naming(in.Pods, g.Namespace+"/"+g.Name)
+			return g.LeaveOpen() && !slices.ContainsFunc(members, objectstate.AwaitsNode)
+		})
+	}
 	if text := beyondMinimum(gangs, in.Pods); text != "" {
 		o.Note("%s", text)
 	}
@@ -258,32 +267,31 @@ func beyondMinimum(gangs []view.Gang, pods []*v1.Pod) string {
 	return words.FirstOf(named, parts) + " wait" + singular(total)
 }
 
-// readGangs reads what the gangs of a namespace are made of, of all if it is empty, as far as the user may read it.
-func readGangs(ctx context.Context, read reader, namespace string) (view.GangsIn, error) {
+// readGangs reads what the gangs of a namespace are made of, of all if it is empty. unread is why PodGroups could not be
+// read.
+func readGangs(ctx context.Context, read reader, namespace string) (gangs view.GangsIn, unread []error, err error) {
 	var pods v1.PodList
 	var groups coscheduling.PodGroupList
 	var natives schedulingv1beta1.PodGroupList
-	var problems []error
 	in := ""
 	if namespace != "" {
 		in = "/namespaces/" + namespace
 	}
+	if err := read(ctx, "/api/v1"+in+"/pods", &pods); err != nil {
+		return view.GangsIn{}, nil, err
+	}
 	for path, list := range map[string]any{
-		"/api/v1" + in + "/pods":                                 &pods,
 		"/apis/scheduling.x-k8s.io/v1alpha1" + in + "/podgroups": &groups,
 		"/apis/scheduling.k8s.io/v1beta1" + in + "/podgroups":    &natives,
 	} {
 		if err := read(ctx, path, list); err != nil && !apierrors.IsNotFound(err) {
-			problems = append(problems, err)
+			unread = append(unread, err)
 		}
-	}
-	if len(problems) == 3 {
-		return view.GangsIn{}, errors.Join(problems...)
 	}
 	return view.GangsIn{
 		Pods: apiobjects.Pointers(pods.Items), PodGroups: apiobjects.Pointers(groups.Items),
 		Natives: apiobjects.Pointers(natives.Items),
-	}, nil
+	}, unread, nil
 }
 
 // ownersGangError is that a name is no gang's, but that of the owner of the pods of one gang.
@@ -319,7 +327,7 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	if read(ctx, path, &job) == nil && jobsuspension.IsSuspended(&job) && gangNow(ctx, read, source.PodOf(&job)) != "" {
 		return fmt.Errorf("there is no gang %q yet: %s", gang, suspended(&job))
 	}
-	in, err := readGangs(ctx, read, namespace)
+	in, _, err := readGangs(ctx, read, namespace)
 	if err != nil {
 		return fmt.Errorf("there is no gang %q%s", gang, aside)
 	}

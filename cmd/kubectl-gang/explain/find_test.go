@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -184,5 +187,36 @@ func TestSeveralAsData(t *testing.T) {
 		if got := strings.Join(got, ", "); list.Kind != "GangExplanation" || got != want {
 			t.Errorf("it prints %s of %s, want %s", list.Kind, got, want)
 		}
+	}
+}
+
+// TestUnreadGangs: where pods cannot be read, no gang is made up of PodGroups; where PodGroups cannot be, what gangs do
+// not say themselves is left open.
+func TestUnreadGangs(t *testing.T) {
+	read := func(refused string) reader {
+		return func(_ context.Context, path string, into any) error {
+			if strings.HasSuffix(path, refused) {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: refused}, "", nil)
+			}
+			if groups, ok := into.(*coscheduling.PodGroupList); ok {
+				groups.Items = []coscheduling.PodGroup{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}}
+			}
+			return nil
+		}
+	}
+	if _, _, err := readGangs(t.Context(), read("/pods"), "ns"); !apierrors.IsForbidden(err) {
+		t.Errorf("without pods: %v, want that they are refused", err)
+	}
+	in, unread, err := readGangs(t.Context(), read("/podgroups"), "ns")
+	if err != nil || len(unread) != 2 || len(in.PodGroups) != 0 {
+		t.Errorf("without PodGroups: %v, %v, %v", in, unread, err)
+	}
+	undefined := view.Gang{Phase: "Pending", Reason: v1alpha1.ReasonGangUndefined, Message: "it has no minimum"}
+	if !undefined.LeaveOpen() || undefined.Phase != "" || undefined.Reason != "" || undefined.Message != "" {
+		t.Errorf("it still says %+v", undefined)
+	}
+	waits := view.Gang{Phase: "Pending", Reason: v1alpha1.ReasonUnschedulable}
+	if waits.LeaveOpen() || waits.Reason == "" {
+		t.Errorf("what its pods say is gone: %+v", waits)
 	}
 }

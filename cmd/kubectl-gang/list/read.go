@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
@@ -163,7 +162,7 @@ func (r *reader) leaveOpen(g *view.Gang) {
 	if g.Source == view.SourceNative {
 		from = &r.natives
 	}
-	if g.Reason == v1alpha1.ReasonGangUndefined && apierrors.IsForbidden(from.lacking) {
-		g.Phase, g.Mode, g.Reason, g.Message = "", "", "", ""
+	if apierrors.IsForbidden(from.lacking) {
+		g.LeaveOpen()
 	}
 }

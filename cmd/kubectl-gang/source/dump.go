@@ -176,8 +176,13 @@ func (d *Dump) Read(r *http.Request) (*http.Response, error) {
 		[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"the dump does not have it"}`)), nil
 }
 
-// find looks for an object, or for those of a namespace, in the lists of all namespaces.
+// find looks for an object, or for those of a namespace, in the lists of all namespaces. A list is not narrowed by
+// selectors.
 func (d *Dump) find(info *request.RequestInfo) object {
+	name := info.Name
+	if info.Verb != "get" {
+		name = "" // a list may be of what has a name
+	}
 	path := "/" + info.APIPrefix
 	if info.APIGroup != "" {
 		path += "/" + info.APIGroup
@@ -196,7 +201,7 @@ func (d *Dump) find(info *request.RequestInfo) object {
 			if info.Namespace != "" && info.Resource != "namespaces" && one.GetNamespace() != info.Namespace {
 				continue
 			}
-			if info.Name != "" && one.GetName() == info.Name {
+			if name != "" && one.GetName() == name {
 				of := unstructured.Unstructured{Object: list}
 				one.Object = runtime.DeepCopyJSON(item)
 				one.SetAPIVersion(of.GetAPIVersion())
@@ -205,7 +210,7 @@ func (d *Dump) find(info *request.RequestInfo) object {
 			}
 			own = append(own, item)
 		}
-		if info.Name != "" {
+		if name != "" {
 			continue
 		}
 		if found == nil {

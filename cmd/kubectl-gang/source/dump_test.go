@@ -1,7 +1,10 @@
 package source
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -27,6 +30,21 @@ func TestSpare(t *testing.T) {
 			if !strings.Contains(string(got), want) {
 				t.Errorf("%s lack %s: %s", kind, want, got)
 			}
+		}
+	}
+}
+
+// TestListByName: a list that is narrowed by a name is a list.
+func TestListByName(t *testing.T) {
+	const path = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+	d := &Dump{Answers: map[string]json.RawMessage{path: json.RawMessage(`{"kind":"PodGroupList","items":[{"metadata":{"name":"g","namespace":"ns"}}]}`)}}
+	for _, ask := range []string{path + "?fieldSelector=metadata.name%3Dg", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups?fieldSelector=metadata.name%3Dg"} {
+		response, err := d.Read(httptest.NewRequest(http.MethodGet, ask, nil))
+		must.Succeed(t, err)
+		var list struct{ Items []any }
+		must.Succeed(t, json.NewDecoder(response.Body).Decode(&list))
+		if len(list.Items) != 1 {
+			t.Errorf("%s has %d items, want 1", ask, len(list.Items))
 		}
 	}
 }

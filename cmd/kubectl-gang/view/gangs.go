@@ -71,6 +71,16 @@ type DomainName struct {
 	Value string `json:"value"`
 }
 
+// LeaveOpen takes back what is said of a gang only because the PodGroup that has its minimum may not be read. It reports
+// whether there was anything.
+func (g *Gang) LeaveOpen() bool {
+	if g.Reason != v1alpha1.ReasonGangUndefined {
+		return false
+	}
+	g.Phase, g.Mode, g.Reason, g.Message = "", "", "", ""
+	return true
+}
+
 // String returns how users read it: rack=r7.
 func (d DomainName) String() string { return topology.ShortKey(d.Key) + "=" + d.Value }
 

@@ -12,7 +12,7 @@ const reservationColumns = [
   { name: "For", of: (r) => (r.owners ?? []).join("; or ") || "-" },
   { name: "Nodes", of: (r) => r.nodes ? details("nodes-" + r.name, `${r.nodes.length}`, () => h("p", {}, r.nodes.join(", "))) : "-" },
   { name: "Why", of: said },
-  { name: "Expires", of: (r) => r.expires ? new Date(r.expires).toLocaleString() : "never" },
+  { name: "Expires", of: (r) => r.ended ? "ended" : r.expires ? new Date(r.expires).toLocaleString() : "never" },
   { name: "Age", number: true, of: (r) => age(r.created) },
 ];
 
