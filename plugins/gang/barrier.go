@@ -124,10 +124,10 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return
 	}
 	pl.holds.ReportFreed(node) // a place that is given back may help a gang
+	pl.barrier.remove(pod.UID)
 	if pl.gangs.InNoGang(pod) {
 		return
 	}
-	pl.barrier.remove(pod.UID)
 	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		return s.Unreserved(pod.UID, now)
 	})
@@ -224,9 +224,9 @@ func unschedulable(pod *v1.Pod, node, reason string) *fwk.Status {
 
 // PostBind notes that the member is on its node.
 func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	pl.barrier.remove(pod.UID)
 	if pl.gangs.InNoGang(pod) {
 		return
 	}
-	pl.barrier.remove(pod.UID)
 	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.BoundTo(pod.UID, now) })
 }

@@ -146,15 +146,12 @@ func (q *Queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	}
 }
 
-// Delete forgets a pod.
+// Delete forgets a pod. The queue may have it as well: an update may have come while the pod was put back.
 func (q *Queue) Delete(logger klog.Logger, pod *v1.Pod) {
 	q.mu.Lock()
-	_, waits := q.pods[pod.UID]
 	delete(q.pods, pod.UID)
 	q.mu.Unlock()
-	if !waits {
-		q.SchedulingQueue.Delete(logger, pod)
-	}
+	q.SchedulingQueue.Delete(logger, pod)
 	q.forget(pod.UID)
 }
 

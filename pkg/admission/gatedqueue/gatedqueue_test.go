@@ -142,7 +142,7 @@ func TestGatedPodsWait(t *testing.T) {
 				l.Delete(logger, pod("a").Obj())
 				l.Activate(logger, map[string]*v1.Pod{"ns/a": pod("a").Obj()})
 			},
-			calls: []string{"forget a", "activate a"},
+			calls: []string{"delete a", "forget a", "activate a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // natives are the native PodGroups, which may make no gangs. It is read for every pod that is queued, and safe for
@@ -99,13 +100,20 @@ func (r *Registry) queueAlone(group *gangspec.PodGroupDescription) string {
 	return group.Queue
 }
 
-// dissolve releases the pods of a PodGroup that was just found to be no gang, so that each is scheduled by itself.
+// dissolve releases the pods of a PodGroup that was just found to be no gang, so that each is scheduled by itself: also
+// those that wait at the gate, and have not been seen here.
 func (r *Registry) dissolve(ctx context.Context, key gangspec.Key) {
-	for _, p := range r.all() {
+	known := r.podsNaming(ctx, key)
+	for name, p := range r.all() {
 		var pods []*v1.Pod
+		for _, pod := range known {
+			if pod.Spec.SchedulerName == name && objectstate.AwaitsNode(pod) {
+				pods = append(pods, pod)
+			}
+		}
 		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 			e := s.Dissolve(key, now)
-			pods = e.Activate
+			e.Activate = pods
 			return e
 		})
 		for _, pod := range pods {
@@ -123,15 +131,31 @@ func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
 	p.report(ctx, p.natives.untold(key, pod))
 }
 
-// adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name.
+// adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name. The watch of pods may
+// have passed on meanwhile that a pod is gone or has changed.
 func (r *Registry) adopt(ctx context.Context, key gangspec.Key) {
-	pods, err := r.podsByGang.ByIndex(gangIndex, key.String())
+	for _, pod := range r.podsNaming(ctx, key) {
+		r.podSeen(ctx, nil, pod)
+		now, exists, err := r.podsByGang.Get(pod)
+		switch current, ok := now.(*v1.Pod); {
+		case err == nil && !exists, ok && current.UID != pod.UID:
+			r.podGone(ctx, pod)
+		case ok && current != pod:
+			r.podSeen(ctx, pod, current)
+		}
+	}
+}
+
+// podsNaming returns the pods that name a gang, as the watch of pods has them.
+func (r *Registry) podsNaming(ctx context.Context, key gangspec.Key) (pods []*v1.Pod) {
+	objects, err := r.podsByGang.ByIndex(gangIndex, key.String())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they are in no gang until they change",
-			"podGroup", key)
-		return
+		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they wait until they change", "podGroup", key)
 	}
-	for _, pod := range pods {
-		r.podSeen(ctx, nil, pod.(*v1.Pod))
+	for _, object := range objects {
+		if pod, ok := object.(*v1.Pod); ok {
+			pods = append(pods, pod)
+		}
 	}
+	return pods
 }

@@ -101,6 +101,32 @@ func TestBasicIsNoGang(t *testing.T) {
 	}
 }
 
+// TestBasicBeforeItsPods: pods that wait at the gate since their PodGroup was not known are asked again when it comes,
+// although they have not been seen here.
+func TestBasicBeforeItsPods(t *testing.T) {
+	s := newStage(t, testProfile)
+	pod, bound := groupedPod(), groupedPod()
+	bound.Name, bound.UID, bound.Spec.NodeName = "bound", "bound", "n"
+	withPods(t, s, pod, bound)
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
+	if activated := s.acted[testProfile].Activate; len(activated) != 1 || activated[0].UID != pod.UID {
+		t.Errorf("the gate is asked again for %v, want the pod that waits", activated)
+	}
+}
+
+// TestBasicGhost: a pod that was still a member when its PodGroup became basic is none once it is gone.
+func TestBasicGhost(t *testing.T) {
+	s := newStage(t, testProfile)
+	pod := groupedPod()
+	withPods(t, s, pod)
+	s.podSeen(s.ctx, nil, pod)
+	s.natives.put(train, gangspec.ReadNative(nativeGroup(true, "")))
+	s.podGone(s.ctx, pod)
+	if s.knows(pod) {
+		t.Error("a pod that is gone is a member")
+	}
+}
+
 // TestBasicGone: pods that name a PodGroup which is gone wait for another one.
 func TestBasicGone(t *testing.T) {
 	s := newStage(t, testProfile)

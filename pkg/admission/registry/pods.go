@@ -60,6 +60,9 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		return
 	default:
 		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.ObservePod(pod, now) })
+		if r.InNoGang(pod) { // its PodGroup has come meanwhile, and makes no gang
+			p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Leave(pod, now) })
+		}
 	}
 	if moved {
 		r.holds.DropNomination(pod.UID) // room was made for the gang that it left
@@ -130,7 +133,6 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 	p.adapter.Gone(pod.UID)
 	if r.InNoGang(pod) {
 		r.room.ForgetSingle(pod)
-		return
 	}
 	p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.PodEnded(pod.UID, now) })
 	r.holds.DropNomination(pod.UID) // also what its plan has just given back
