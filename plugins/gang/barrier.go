@@ -162,12 +162,8 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 			return fwk.NewStatus(fwk.Unschedulable, d.refusal), 0
 		}
 	}
-	return fwk.NewStatus(fwk.Wait), maxPermitWait
+	return fwk.NewStatus(fwk.Wait), gangstate.MaxPermitWait
 }
-
-// maxPermitWait is the framework's own limit. A round takes much less; what
-// a gang holds for longer is in the ledger.
-const maxPermitWait = 15 * time.Minute
 
 // Bind is the barrier. It binds nothing: once the member may pass, the next bind
 // plugin does.

@@ -257,6 +257,9 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	return s.takeEffects()
 }
 
+// MaxPermitWait is how long the framework lets a member wait at Permit. A round takes much less.
+const MaxPermitWait = 15 * time.Minute
+
 // Permitted records that only its gang stands between a member and its binding. It returns whether
 // the member has to wait; if not, it and all others that are released are in the effects. A member
 // that was rejected before it got here waits too, and is rejected once more when time has passed.
@@ -270,8 +273,10 @@ func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait, ahead bool, e Eff
 		s.releaseMember(m)
 	}
 	s.updatePhase(m.gang, now)
-	m.waiting = m.state == Held || m.state == Returning
-	return m.waiting, m.state == Held && len(m.claims()) > 0, s.takeEffects()
+	if m.waitingSince = (time.Time{}); m.state == Held || m.state == Returning {
+		m.waitingSince = now
+	}
+	return m.isWaiting(), m.state == Held && len(m.claims()) > 0, s.takeEffects()
 }
 
 // Unreserved records that a member does not go to its node after all: it follows a plan and did not fit, or the
@@ -284,17 +289,16 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		return s.takeEffects()
 	case m.state == Planned:
 		s.unplan(m)
-	case m.state == Held && m.waiting && !m.gang.group.strict():
-		// It was not rejected: its wait ran into the framework's limit. The hold goes on in the
-		// ledger.
-		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
+	case m.state == Held && m.isWaiting() && now.Sub(m.waitingSince) >= MaxPermitWait && !m.gang.group.strict():
+		// It was not rejected: the hold goes on in the ledger.
+		m.gang.change(m, func() { m.state, m.admitted, m.waitingSince = Planned, false, time.Time{} })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	default:
 		if m.state == Returning && m.free() {
 			m.gang.group.changes++ // the last attempt was made without it
 		}
 		s.effects.Freed = true
-		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
+		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waitingSince = Pending, "", false, time.Time{} })
 	}
 	s.endTurn(m)
 	if lost {
@@ -357,7 +361,7 @@ func NoNodes(a *Attempt) Outcome {
 // BoundTo records that the binding of a member went through.
 func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
-		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
+		m.gang.change(m, func() { m.state, m.waitingSince = Bound, time.Time{} })
 		s.endTurn(m)
 		if g := m.gang; !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
 			s.effects.Started = append(s.effects.Started, now.Sub(g.completed))

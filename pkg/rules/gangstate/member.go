@@ -47,8 +47,8 @@ type member struct {
 
 	// admitted: the queue may let it through; only then does it cost a cycle.
 	admitted bool
-	// waiting: its binding waits for a decision from here.
-	waiting bool
+	// waitingSince is since when its binding waits for a decision from here; zero if it does not.
+	waitingSince time.Time
 	// expired: the wait time of its gang ran out while it was waiting.
 	expired bool
 	// marked: the timeout annotation was seen on it. Gone again, it revives.
@@ -73,6 +73,9 @@ type member struct {
 }
 
 func newMember(pod *v1.Pod) *member { return &member{pod: pod, index: gangspec.IndexOf(pod)} }
+
+// isWaiting reports whether its binding waits for a decision from here.
+func (m *member) isWaiting() bool { return !m.waitingSince.IsZero() }
 
 func (m *member) uid() types.UID { return m.pod.UID }
 

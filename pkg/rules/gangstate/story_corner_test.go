@@ -178,11 +178,12 @@ func TestStoriesOfCorners(t *testing.T) {
 		"a NonStrict member that waits beyond the framework's limit keeps its place": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, of("x"), needs(3), says(modeKey, "NonStrict"))...)
+				c.add(podsNamed("p", 3, of("x"), needs(3), says(modeKey, "NonStrict"), says(waitKey, "1h"))...)
 				c.step()
 				c.step()
 				c.room["n"] = 2 // another pod was faster
 				c.outcome("one lacks")
+				c.now = c.now.Add(MaxPermitWait)
 				for _, id := range []types.UID{"p1", "p2"} {
 					c.unreserve(id)
 				}
@@ -195,6 +196,19 @@ func TestStoriesOfCorners(t *testing.T) {
 				"one lacks: a/x 1 pending 2 held", "the framework rejected both: a/x 1 pending 2 planned",
 				"2 taken", "there is room again: a/x 3 bound",
 			},
+		},
+		"a NonStrict member whose binding is called off leaves its place to who comes": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("x"), needs(3), says(modeKey, "NonStrict"))...)
+				c.step()
+				c.step()
+				c.room["n"] = 2 // another pod was faster
+				c.outcome("one lacks")
+				c.unreserve("p1")
+				c.outcome("a preemptor has called p1 off")
+			},
+			want: []string{"one lacks: a/x 1 pending 2 held", "a preemptor has called p1 off: a/x 2 pending 1 held"},
 		},
 		"a Strict member that waits beyond the framework's limit is planned again": {
 			room: map[string]int{"n": 3},
