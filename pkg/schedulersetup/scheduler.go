@@ -99,7 +99,7 @@ func NewSet() *Set {
 		binder.Name: s.all.Watch(binder.New(slots)),
 		gang.Name: s.all.Watch(gang.New(gang.Shared{Gangs: gangs, Holds: holds, Order: order, Plugins: s.all,
 			Turns: s.queues, Reserved: reserved, Leading: leading, Statuses: statuses, Decisions: decided})),
-		heldcapacity.Name: s.all.Watch(heldcapacity.New(holds, events, s.all)),
+		heldcapacity.Name: s.all.Watch(heldcapacity.New(holds, events, s.all, watched)),
 		queuesort.Name:    s.all.Watch(queuesort.New(order)),
 		reservation.Name:  s.all.Watch(reservation.New(holds, gangs, reserved, s.all, binder.Name)),
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: holds, Gangs: gangs, Plugins: s.all,

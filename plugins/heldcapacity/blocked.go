@@ -105,6 +105,13 @@ func mayNeedDevices(pod *v1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0
 }
 
+// forget records that a pod has a node, or is gone.
+func (b *blocked) forget(pod types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(pod)
+}
+
 // drop forgets a pod. mu must be held.
 func (b *blocked) drop(pod types.UID) {
 	for _, place := range b.pods[pod].nodes {

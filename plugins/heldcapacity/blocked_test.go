@@ -76,3 +76,17 @@ func TestDevicesFreed(t *testing.T) {
 		t.Errorf("tried again: %v, want claims and gpu", got.UnsortedList())
 	}
 }
+
+// TestForgotten: of pods that are gone, or have a node, nothing is kept.
+func TestForgotten(t *testing.T) {
+	var b blocked
+	b.addPod(makePod("gpu"), []string{"n"})
+	b.forget(makePod("gpu").UID)
+	b.forget("unknown")
+	if len(b.pods)+len(b.waiting) > 0 {
+		t.Errorf("kept: %v, %v", b.pods, b.waiting)
+	}
+	if b.ended("n"); len(b.takeRetries()) > 0 {
+		t.Error("it is tried again")
+	}
+}

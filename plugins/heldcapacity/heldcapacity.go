@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
@@ -186,7 +187,8 @@ func (pl *HeldCapacity) wake(ctx context.Context) {
 
 // New returns the factory of the plugin over the ledger that all profiles share. events has what
 // the scheduler's cache takes in, and plugins are those of all profiles.
-func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
+func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Plugins,
+	watched *watches.Watches) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			path := validation.Path(handle.ProfileName(), Name)
@@ -197,6 +199,16 @@ func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Pl
 			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
 		}
 		pl := newPlugin(holds, events, plugins, fw, clock.RealClock{})
+		if _, err := watched.ListenToPods(handle.SharedInformerFactory(), watches.Nominations, watches.PodListener{
+			Seen: func(_, now *v1.Pod) {
+				if now.Spec.NodeName != "" {
+					pl.blocked.forget(now.UID)
+				}
+			},
+			Gone: func(last *v1.Pod) { pl.blocked.forget(last.UID) },
+		}); err != nil {
+			return nil, err
+		}
 		go pl.wake(ctx)
 		return pl, nil
 	}

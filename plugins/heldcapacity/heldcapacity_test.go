@@ -21,6 +21,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -294,7 +295,7 @@ func TestWake(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	_, err := New(ledger.New(), cacheevents.New(), extension.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
+	_, err := New(ledger.New(), cacheevents.New(), extension.New(), watches.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
 	if err == nil || !strings.Contains(err.Error(), "profiles["+testProfile+"]") || !strings.Contains(err.Error(), "takes none") {
 		t.Errorf("error %v, want one that names the profile", err)
 	}
