@@ -376,3 +376,23 @@ func TestFailedCallsAreTriedAgain(t *testing.T) {
 	s.pass(t, 0)
 	s.want(t, "after an error", 0, 0)
 }
+
+// TestNoTemplateIsLeft: templates go with their request, also if a call fails on the way, or the request is refused.
+func TestNoTemplateIsLeft(t *testing.T) {
+	s := newStage(t, true, 2)
+	s.settles(t)
+	failed := false
+	s.client.PrependReactor("delete", "podtemplates", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fails := !failed
+		failed = true
+		return fails, nil, apierrors.NewInternalError(errors.New("storage"))
+	})
+	s.e.Topology = ""
+	s.pass(t, 0)
+	s.clock.Step(settle)
+	if err := s.sync(s.ctx, train); err == nil || !failed {
+		t.Errorf("no error, although a template could not be deleted: %t", failed)
+	}
+	s.pass(t, 0)
+	s.want(t, "after an error", 0, 0)
+}

@@ -111,10 +111,15 @@ func (r *Requester) create(ctx context.Context, request Request) error {
 	}
 	_, err := r.Requests.Resource(Resource).Namespace(request.Object.GetNamespace()).Create(ctx,
 		request.Object, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making ProvisioningRequest %s: %w", klog.KObj(request.Object), err)
+	switch {
+	case err == nil || apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // another one may be tried, with other templates
+		if err := r.deleteTemplates(ctx, request.Object); err != nil {
+			return err
+		}
 	}
-	return nil
+	return fmt.Errorf("making ProvisioningRequest %s: %w", klog.KObj(request.Object), err)
 }
 
 // withdraw deletes requests with their templates, except for one name.
@@ -128,7 +133,11 @@ func (r *Requester) withdraw(ctx context.Context, made []*unstructured.Unstructu
 	return errors.Join(errs...)
 }
 
+// delete deletes a request after its templates: nothing else names these.
 func (r *Requester) delete(ctx context.Context, request *unstructured.Unstructured) error {
+	if err := r.deleteTemplates(ctx, request); err != nil {
+		return err
+	}
 	namespace, uid := request.GetNamespace(), request.GetUID()
 	if err := r.awaitTurn(ctx); err != nil {
 		return err
@@ -138,6 +147,11 @@ func (r *Requester) delete(ctx context.Context, request *unstructured.Unstructur
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting ProvisioningRequest %s: %w", klog.KObj(request), err)
 	}
+	return nil
+}
+
+func (r *Requester) deleteTemplates(ctx context.Context, request *unstructured.Unstructured) error {
+	namespace := request.GetNamespace()
 	for _, name := range TemplatesOf(request) {
 		if err := r.awaitTurn(ctx); err != nil {
 			return err
