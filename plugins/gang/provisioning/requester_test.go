@@ -393,6 +393,9 @@ func TestNoTemplateIsLeft(t *testing.T) {
 	if err := s.sync(s.ctx, train); err == nil || !failed {
 		t.Errorf("no error, although a template could not be deleted: %t", failed)
 	}
+	await.Until(t, "the watch has seen what there is", func() bool {
+		return slices.Equal(s.names(t), slices.Sorted(slices.Values(s.informer.GetStore().ListKeys())))
+	})
 	s.pass(t, 0)
 	s.want(t, "after an error", 0, 0)
 }
