@@ -67,7 +67,7 @@ func newStage(t testing.TB, nodes map[string]string) *stage {
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
 		reservation.Name:  plugins.Watch(reservation.New(s.holds, s, s.registry, plugins, "")),
 		heldcapacity.Name: plugins.Watch(heldcapacity.New(s.holds, cacheevents.New(), plugins, watches.New())),
-		gpushare.Name:     plugins.Watch(gpushare.New(gpushare.NewLedger(), plugins, watches.New())),
+		gpushare.Name:     plugins.Watch(gpushare.New(gpushare.NewLedger(), plugins, watches.New(), "")),
 	}})
 	s.Start()
 	for name, cpu := range nodes {

@@ -105,7 +105,7 @@ func NewSet() *Set {
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: holds, Gangs: gangs, Plugins: s.all,
 			Promises: reserved, Queues: queues, Underway: underway, Watches: watched, Leading: leading, Decisions: decided})),
 		fairshare.Name: s.all.Watch(fairshare.New(s.queues)),
-		gpushare.Name:  s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all, watched)),
+		gpushare.Name:  s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all, watched, binder.Name)),
 	}
 	return s
 }

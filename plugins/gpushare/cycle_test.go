@@ -18,6 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -416,4 +417,20 @@ func TestNodeMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.forgets(t)
+}
+
+// TestRecordedWithTheBinding: where the binder writes annotations, the card is recorded by the call that binds the pod,
+// and by no other one.
+func TestRecordedWithTheBinding(t *testing.T) {
+	pod := makePod("a", 4096).Obj()
+	s := newStage(t, makeNode("n", 1), pod)
+	s.notes = func() bool { return true }
+	state := framework.NewCycleState()
+	if status := s.Reserve(s.ctx, state, pod, "n"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	same(t, "annotations of the binding", map[string]string{v1alpha1.GPUCardAnnotation: "0", v1alpha1.GPUCardMemoryAnnotation: "4096"}, binding.Annotations(state))
+	if _, status := s.PreBindPreFlight(s.ctx, state, pod, "n"); status.Code() != fwk.Skip {
+		t.Errorf("before binding: %v, want nothing to do", status)
+	}
 }

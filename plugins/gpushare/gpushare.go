@@ -21,6 +21,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
@@ -38,6 +39,8 @@ type GPUShare struct {
 	ledger *Ledger
 	// keepers are the plugins that keep memory of cards for pods that are yet to come.
 	keepers func() []CardHolder
+	// notes reports whether the binder writes annotations as it binds.
+	notes func() bool
 }
 
 // CardHolder is a plugin that holds memory of cards for pods that do not exist yet, such as Reservation.
@@ -70,8 +73,9 @@ func (pl *GPUShare) Name() string { return Name }
 func (pl *GPUShare) DependsOnHolds() {}
 
 // New returns the factory of the plugin over a ledger that all profiles share. plugins are those among which
-// it finds keepers. watched passes on the pods.
-func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches) frameworkruntime.PluginFactory {
+// it finds keepers. watched passes on the pods. binder is the bind plugin that writes annotations as it binds.
+func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches,
+	binder string) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			return nil, fmt.Errorf("reading arguments of %s: it takes none", Name)
@@ -80,7 +84,7 @@ func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches) f
 		if !ok {
 			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
 		}
-		pl := &GPUShare{handle: handle, ledger: shared}
+		pl := &GPUShare{handle: handle, ledger: shared, notes: binding.WrittenBy(fw, binder)}
 		// once all plugins are made
 		pl.keepers = sync.OnceValue(func() []CardHolder { return extension.Of[CardHolder](plugins, fw) })
 		return pl, pl.watch(watched)

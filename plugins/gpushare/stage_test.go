@@ -46,7 +46,7 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	s := &stage{events: make(chan string, 1000)}
 	plugins := extension.New()
 	s.scheduler = idle.New(t, idle.Options{
-		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger(), plugins, watches.New())))}, Objects: objects, Events: s.events,
+		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger(), plugins, watches.New(), "BoundedBinder")))}, Objects: objects, Events: s.events,
 	})
 	s.ctx, s.fw, s.client, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Client, s.scheduler.Snapshot
 	s.hooks = whatif.HooksOf(plugins, s.fw)

@@ -10,17 +10,16 @@ package reservation
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
@@ -137,10 +136,7 @@ func New(holds *ledger.Shared, gangs Gangs, reservations Reservations, plugins *
 			// once all plugins are made
 			planner:        sync.OnceValue(func() *planner.Planner { return planner.New(fw, holds, plugins) }),
 			cardAllocators: sync.OnceValue(func() []CardAllocator { return extension.Of[CardAllocator](plugins, fw) }),
-			notes: sync.OnceValue(func() bool {
-				return slices.ContainsFunc(fw.ListPlugins().Bind.Enabled,
-					func(p schedconfig.Plugin) bool { return p.Name == binder })
-			}),
+			notes:          binding.WrittenBy(fw, binder),
 		}, nil
 	}
 }

@@ -8,8 +8,13 @@ package binding
 import (
 	"errors"
 	"maps"
+	"slices"
+	"sync"
 
 	fwk "k8s.io/kube-scheduler/framework"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 )
@@ -34,6 +39,17 @@ func Annotate(state fwk.CycleState, name, value string) {
 	}
 	all[name] = value
 	state.Write(key, all)
+}
+
+// WrittenBy returns a function that reports whether a binder that reads Annotations binds the pods of a profile. It may
+// be called once all plugins of the profile are made.
+func WrittenBy(fw framework.Framework, binder string) func() bool {
+	return sync.OnceValue(func() bool {
+		i := slices.IndexFunc(fw.ListPlugins().Bind.Enabled, func(p schedconfig.Plugin) bool {
+			return p.Name == binder || p.Name == names.DefaultBinder
+		})
+		return i >= 0 && fw.ListPlugins().Bind.Enabled[i].Name == binder
+	})
 }
 
 // Annotations returns the annotations that the pod of a cycle gets when it is bound; nil for none.
