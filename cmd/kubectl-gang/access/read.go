@@ -34,8 +34,8 @@ func (a *Access) IgnoreNotServed(err error) error {
 }
 
 // Read calls each with every object of the kind that an empty list is for, page by page. The objects may be kept; they
-// come without managedFields, except PodGroups: whether a condition stands depends on who wrote it. Its error wraps [ErrNotServed] where the cluster has no such kind, and is Forbidden where
-// the user may not list it.
+// come without managedFields, except PodGroups: whether a condition stands depends on who wrote it. Its error wraps
+// [ErrNotServed] where the cluster has no such kind, and is Forbidden where the user may not list it.
 func (a *Access) Read(ctx context.Context, list client.ObjectList, each func(runtime.Object),
 	options ...client.ListOption) error {
 	c, err := a.Client()

@@ -267,8 +267,8 @@ func beyondMinimum(gangs []view.Gang, pods []*v1.Pod) string {
 	return words.FirstOf(named, parts) + " wait" + singular(total)
 }
 
-// readGangs reads what the gangs of a namespace are made of, of all if it is empty. unread is why PodGroups could not be
-// read.
+// readGangs reads what the gangs of a namespace are made of, of all if it is empty. unread is why PodGroups could not
+// be read.
 func readGangs(ctx context.Context, read reader, namespace string) (gangs view.GangsIn, unread []error, err error) {
 	var pods v1.PodList
 	var groups coscheduling.PodGroupList

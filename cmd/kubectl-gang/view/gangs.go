@@ -71,8 +71,8 @@ type DomainName struct {
 	Value string `json:"value"`
 }
 
-// LeaveOpen takes back what is said of a gang only because the PodGroup that has its minimum may not be read. It reports
-// whether there was anything.
+// LeaveOpen takes back what is said of a gang only because the PodGroup that has its minimum may not be read. It
+// reports whether there was anything.
 func (g *Gang) LeaveOpen() bool {
 	if g.Reason != v1alpha1.ReasonGangUndefined {
 		return false

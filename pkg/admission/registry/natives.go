@@ -131,8 +131,8 @@ func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
 	p.report(ctx, p.natives.untold(key, pod))
 }
 
-// adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name. The watch of pods may
-// have passed on meanwhile that a pod is gone or has changed.
+// adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name. The watch of pods
+// may have passed on meanwhile that a pod is gone or has changed.
 func (r *Registry) adopt(ctx context.Context, key gangspec.Key) {
 	for _, pod := range r.podsNaming(ctx, key) {
 		r.podSeen(ctx, nil, pod)
