@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
 
 // setWant makes each gang of the attempt a part, in one of the domains that it may be in; a gang in slices is several
@@ -32,7 +32,7 @@ func (p *problem) setWant(d *demand) {
 				case b == len(piece.In)-1:
 					continue // it binds this piece only
 				}
-				part.Joins = append(part.Joins, defrag.Join{Name: joins.ordinalOf(gang, b, bond.Run), Area: in[b]})
+				part.Joins = append(part.Joins, defrag.Join{Name: joins.ordinalOf(gang, b, bond.Number), Area: in[b]})
 			}
 			part.Twin = last != nil && part.Like(*last)
 			last = &part
@@ -61,7 +61,7 @@ func (p *problem) plain() bool { return len(p.Want) == 1 && !p.sliced }
 // common returns the sets of nodes that are in one domain of each of some topologies, in the order of their labels.
 // Where a member is on a node already, only the domain of that node counts. in are, by topology, the domains that the
 // sets are in, as numbered by areas. All nodes are one set where there are no topologies.
-func (p *problem) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) {
+func (p *problem) common(bonds []placement.Bond, areas ordinals) (sets, in [][]int) {
 	by, values := map[string][]int{}, map[string][]string{}
 	for i := range p.simulation.Len() {
 		labels, fits := p.labels(i, bonds)
@@ -86,14 +86,13 @@ func (p *problem) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int
 
 // labels returns the labels by which a node is in domains of some topologies; false where it can be in none of their
 // sets.
-func (p *problem) labels(node int, in []planner.Bond) (list []string, fits bool) {
+func (p *problem) labels(node int, in []placement.Bond) (list []string, fits bool) {
 	labels := p.simulation.Node(node).Node().Labels
 	for _, bond := range in {
-		value, ok := labels[bond.Key]
-		if !ok || bond.On >= 0 && p.simulation.Node(bond.On).Node().Labels[bond.Key] != value {
+		if !bond.Allows(labels) {
 			return nil, false
 		}
-		list = append(list, value)
+		list = append(list, labels[bond.Key])
 	}
 	return list, true
 }

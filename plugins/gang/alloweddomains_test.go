@@ -156,9 +156,9 @@ func TestSliceLeavesRoomForLostMates(t *testing.T) {
 	}
 }
 
-// TestNewcomerFillsAGapThatHasRoom: where members carry no numbers, one that is made anew fills any gap, and begins a
-// slice only where there is none.
-func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
+// TestNewcomerJoinsTheOldestSliceThatLacksOne: where members carry no numbers, one that is made anew joins the oldest
+// slice that lacks one, and no other; it begins a slice only if none lacks any.
+func TestNewcomerJoinsTheOldestSliceThatLacksOne(t *testing.T) {
 	slices := func(sizes ...int) string {
 		if len(sizes) == 1 {
 			return fmt.Sprintf(`[{"topology":%q,"size":%d}]`, rack, sizes[0])
@@ -167,17 +167,18 @@ func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
 	}
 	for sentence, c := range map[string]struct {
 		slices string
-		on     []int // the racks of the members that run
+		on     []int // the racks of the members that run, the oldest first
 		full   []int // racks that take no other
 		want   []int
 	}{
-		"two slices lack one":                       {slices(2), []int{0, 1}, nil, []int{0, 1}},
-		"one of them has no room":                   {slices(2), []int{0, 1}, []int{0}, []int{1}},
-		"one slice lacks one":                       {slices(2), []int{0, 0, 1}, nil, []int{1}},
-		"a slice has no room, its block has":        {slices(4, 2), []int{0}, []int{0}, []int{1}},
-		"all are complete":                          {slices(2), []int{0, 0, 1, 1}, nil, []int{0, 1, 2, 3}},
-		"a block lacks a slice, another one a pod":  {slices(4, 2), []int{0, 0, 2}, nil, []int{0, 1, 2, 3}},
-		"a slice that lacks one before a new slice": {slices(4, 2), []int{0, 1, 1, 2, 2}, nil, []int{0, 2, 3}},
+		"two slices lack one":                        {slices(2), []int{0, 1}, nil, []int{0}},
+		"the oldest is in the last rack":             {slices(2), []int{1, 0}, nil, []int{1}},
+		"it has no room":                             {slices(2), []int{0, 1}, []int{0}, nil},
+		"one slice lacks one":                        {slices(2), []int{0, 0, 1}, nil, []int{1}},
+		"a slice has no room, its block has":         {slices(4, 2), []int{0}, []int{0}, nil},
+		"all are complete":                           {slices(2), []int{0, 0, 1, 1}, nil, []int{0, 1, 2, 3}},
+		"the oldest block lacks a slice":             {slices(4, 2), []int{0, 0, 2}, nil, []int{0, 1}},
+		"the oldest slice lacks one, a block others": {slices(4, 2), []int{0, 1, 1, 2, 2}, nil, []int{0}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			nodes := makeNodes(16, 4) // four to a rack, and two racks to a block
@@ -207,51 +208,6 @@ func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
 			}
 			if !racks.Equal(want) {
 				t.Errorf("it may go to %v, want %v", racks, want)
-			}
-		})
-	}
-}
-
-// TestNewcomerGoesToTheFullestSlice: where members carry no numbers, one that is made anew rather goes to the fullest
-// of the slices that lack some and have room, whatever the names of their racks are.
-func TestNewcomerGoesToTheFullestSlice(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		on   []int // how many members run in each rack
-		full []int // racks that take no other
-		want int
-	}{
-		"the short slice is first":     {on: []int{1, 4, 3}, want: 2},
-		"the short slice is last":      {on: []int{3, 4, 1}, want: 0},
-		"the two are next to another":  {on: []int{3, 1, 4}, want: 0},
-		"the fullest has no room":      {on: []int{1, 3, 2}, full: []int{1}, want: 2},
-		"only the shortest has room":   {on: []int{3, 1, 2}, full: []int{0, 2}, want: 1},
-		"one that lacks one before it": {on: []int{2, 3, 2}, want: 1},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			nodes := makeNodes(18, 3) // six to a rack
-			var pods []*v1.Pod
-			total := 0
-			for _, n := range c.on {
-				total += n
-			}
-			members := makeMembers("train", total+1, 8, func(_ int, pod *st.PodWrapper) {
-				pod.Annotation(v1alpha1.TopologySlicesAnnotation, fmt.Sprintf(`[{"topology":%q,"size":4}]`, rack))
-			})
-			for in, n := range c.on {
-				for i := range n {
-					member := &members[len(pods)]
-					*member = sample.Bound(*member, nodes[6*in+i].Name)
-					pods = append(pods, *member)
-				}
-			}
-			for _, in := range c.full {
-				pods = append(pods, fill(nodes[6*in:6*in+6], 0)...)
-			}
-			s := newStage(t, nodes, pods...)
-			s.open()
-			s.see(members...)
-			if best := s.best(t, members[total]); !namesOf(nodes[6*c.want : 6*c.want+6]...).IsSuperset(best) {
-				t.Errorf("it goes to one of %v, want rack %d", best, c.want)
 			}
 		})
 	}

@@ -341,7 +341,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if visit.node != "" && visit.node != info.Node().Name {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonPlan)
 	}
-	if p := &visit.place; p.within != nil && !p.within.allow(info.Node(), p.fixed) {
+	if !visit.place.allows(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonDomain)
 	}
 	return nil

@@ -8,12 +8,12 @@ import (
 )
 
 // PreScore skips Score except for later members of a gang that is laid out in a topology.
-func (pl *Gang) PreScore(ctx context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+func (pl *Gang) PreScore(ctx context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	visit := visitOf(state)
 	if visit == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	if err := pl.choose(ctx, &visit.place, nodes); err != nil {
+	if err := pl.prefer(ctx, &visit.place); err != nil {
 		return fwk.AsStatus(err)
 	}
 	if len(visit.place.neighbours)+len(visit.place.roomy) == 0 {

@@ -1,10 +1,14 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -20,36 +24,38 @@ func Levels(layout *gangspec.Layout) []placement.Level {
 	return levels
 }
 
-// PlacedMembers returns where the placed members of a gang are, those whose nodes index knows. It ranks them by their
-// own numbers, or, if they carry none, so that they form whole slices.
-func PlacedMembers(need *gangstate.Need, levels []placement.Level, index func(node string) (int, bool),
-	label func(node int, key string) (string, bool)) (on []placement.PlacedMember) {
+// Ranks returns where the placed members of a gang are, those whose nodes index knows, and the ranks of the others.
+// If they carry no numbers, placed ones are numbered by their slices, and the others get, in their order, the lowest
+// numbers left.
+func Ranks(need *gangstate.Need, levels []placement.Level, index func(node string) (int, bool),
+	label func(node int, key string) (string, bool)) (on []placement.PlacedMember, ranks map[types.UID]int) {
+	ranks = maps.Clone(need.Ranks)
 	for _, placed := range need.Placed {
 		if node, ok := index(placed.Node); ok {
 			on = append(on, placement.PlacedMember{Node: node, Rank: need.Ranks[placed.Pod.UID]})
 		}
+		delete(ranks, placed.Pod.UID)
 	}
-	if !need.Ranked {
-		placement.Number(on, levels, label)
+	if need.Ranked || len(on) == 0 {
+		return on, ranks
 	}
-	return on
+	placement.Number(on, levels, label)
+	free := placement.Free(on, len(ranks))
+	inOrder := func(a, b types.UID) int { return cmp.Compare(need.Ranks[a], need.Ranks[b]) }
+	for i, uid := range slices.SortedFunc(maps.Keys(ranks), inOrder) {
+		ranks[uid] = free[i]
+	}
+	return on, ranks
 }
 
-// setRanks records where the placed members of a gang are, and ranks the others: by their own numbers, or, if they
-// carry none, so that they fill the gaps.
+// setRanks records where the placed members of a gang are, and ranks the others.
 func (w *planState) setRanks(problem *placement.Problem, i int, need *gangstate.Need) {
 	g := &problem.Gangs[i]
-	g.On, g.Unnumbered = PlacedMembers(need, g.Levels, w.tx.Index, w.Label), !need.Ranked
-	var gaps []int
-	if g.Unnumbered && len(g.On) > 0 && len(g.Levels) > 0 {
-		gaps = placement.Numbers(g.On, g.Levels, len(g.Members))
-	}
+	on, ranks := Ranks(need, g.Levels, w.tx.Index, w.Label)
+	g.On = on
 	for position, member := range g.Members {
-		rank, ok := need.Ranks[w.pods[member].UID]
-		switch {
-		case gaps != nil:
-			rank = gaps[position]
-		case !ok:
+		rank, known := ranks[w.pods[member].UID]
+		if !known {
 			rank = position
 		}
 		problem.Members[member].Rank = rank

@@ -2,10 +2,13 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
@@ -14,12 +17,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // lostMember returns the planner of a cluster with a node of these sizes in each rack, all of one block, and the
-// attempt to place one more member of a gang of so many that is laid out in slices. The others are on these nodes. full
-// are nodes with a pod of somebody else.
+// attempt to place one more member of a gang that is laid out in slices. The others are on these nodes, the oldest
+// first. full are nodes with a pod of somebody else.
 func lostMember(t *testing.T, sizes []int, levels []gangspec.Level, on []string, full ...string) (*Planner, *gangstate.Attempt) {
 	t.Helper()
 	var nodes []*v1.Node
@@ -37,6 +41,10 @@ func lostMember(t *testing.T, sizes []int, levels []gangspec.Level, on []string,
 		pods = append(pods, member(fmt.Sprint("m", i), node))
 		need.Placed = append(need.Placed, gangstate.Placed{Pod: pods[i], Node: node})
 	}
+	need.Ranks = map[types.UID]int{}
+	for i, pod := range append(slices.Clone(pods), need.Pending...) {
+		need.Ranks[pod.UID] = i
+	}
 	for _, node := range full {
 		pods = append(pods, member("other-on-"+node, node))
 	}
@@ -46,25 +54,59 @@ func lostMember(t *testing.T, sizes []int, levels []gangspec.Level, on []string,
 	return New(s.Framework, ledger.New(), extension.New()), a
 }
 
-// TestLostMemberOfASlice: a gang without numbers is in slices, and lacks a member. What replaces it takes the only
-// place that is free; a plan finds that, and so does the search for room.
+// TestLostMemberOfASlice: a gang without numbers is in slices, and lacks a member. What replaces it takes the place of
+// that; a plan finds it, and so does the search for room. Of two slices that lack one, the older gets it.
 func TestLostMemberOfASlice(t *testing.T) {
 	byRack := []gangspec.Level{{Key: rackLabel, Slice: 2}}
-	four := []string{"n0", "n1", "n1", "n2"}
 	for sentence, c := range map[string]struct {
 		sizes  []int
 		levels []gangspec.Level
 		on     []string
+		fits   bool
 	}{
-		"of a whole slice, and the short one is first":         {[]int{1, 2, 2}, byRack, four},
-		"of a whole slice, and the short one is last":          {[]int{2, 2, 1}, byRack, four},
-		"of a slice of a block, in another rack than the rest": {[]int{1, 2}, []gangspec.Level{{Key: "block", Slice: 4}, {Key: rackLabel, Slice: 2}}, []string{"n0"}},
+		"of a whole slice, and the rack of the short one is first":  {[]int{1, 2, 2}, byRack, []string{"n1", "n1", "n2", "n0"}, true},
+		"of a whole slice, and the rack of the short one is last":   {[]int{2, 2, 1}, byRack, []string{"n0", "n1", "n1", "n2"}, true},
+		"of a slice of a block, in another rack than the rest":      {[]int{2, 2}, []gangspec.Level{{Key: "block", Slice: 4}, {Key: rackLabel, Slice: 2}}, []string{"n0", "n0"}, true},
+		"of the older of two slices, and only the younger has room": {[]int{1, 2, 2}, byRack, []string{"n0", "n1", "n1", "n2"}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			p, a := lostMember(t, c.sizes, c.levels, c.on)
-			wantPlan(t, p, a, true)
+			wantPlan(t, p, a, c.fits)
 			room := simulate(t, p, a)
-			wantFits(t, room, true)
+			wantFits(t, room, c.fits)
+		})
+	}
+}
+
+// TestRanksOfNewcomers: members without a place have their own numbers. If members carry none, they get, in their
+// order, the lowest ones that those with a place leave.
+func TestRanksOfNewcomers(t *testing.T) {
+	racks := []string{"a", "b"}
+	label := func(node int, _ string) (string, bool) { return racks[node], true }
+	index := func(node string) (int, bool) { return slices.Index(racks, node), node != "gone" }
+	for sentence, c := range map[string]struct {
+		on     string // the racks of those with a place
+		ranked bool
+		want   map[types.UID]int
+	}{
+		"nobody is placed":              {want: map[types.UID]int{"p0": 0, "p1": 1}},
+		"two slices lack one":           {on: "a b", want: map[types.UID]int{"p2": 1, "p3": 3}},
+		"the older slice lacks one":     {on: "b a a", want: map[types.UID]int{"p3": 1, "p4": 4}},
+		"the younger slice lacks one":   {on: "b b a", want: map[types.UID]int{"p3": 3, "p4": 4}},
+		"the node of a member is gone":  {on: "a gone a", want: map[types.UID]int{"p3": 2, "p4": 3}},
+		"their own, if they carry some": {on: "a b", ranked: true, want: map[types.UID]int{"p2": 2, "p3": 3}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			need := gangstate.Need{Ranked: c.ranked, Ranks: map[types.UID]int{}}
+			for i, node := range append(strings.Fields(c.on), "", "") {
+				pod := st.MakePod().UID(fmt.Sprint("p", i)).Obj()
+				if need.Ranks[pod.UID] = i; node != "" {
+					need.Placed = append(need.Placed, gangstate.Placed{Pod: pod, Node: node})
+				}
+			}
+			if _, got := Ranks(&need, []placement.Level{{Key: rackLabel, Slice: 2}}, index, label); !maps.Equal(got, c.want) {
+				t.Errorf("ranks %v, want %v", got, c.want)
+			}
 		})
 	}
 }
@@ -79,8 +121,8 @@ func TestPiecesOfNewcomersWithoutNumbers(t *testing.T) {
 		t.Errorf("%d pieces, want one", len(pieces))
 	}
 	for _, piece := range pieces {
-		if on := piece.In[0].On; on < 0 || room.Node(on).Node().Name != "n1" {
-			t.Errorf("the piece has to be with node %d; want that of n1", on)
+		if bond := piece.In[0]; bond.Home < 0 || bond.Value != "r1" {
+			t.Errorf("the piece has to be with node %d in %q; want r1", bond.Home, bond.Value)
 		}
 	}
 }

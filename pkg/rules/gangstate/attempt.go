@@ -155,9 +155,9 @@ type Need struct {
 	// Placed are the members that have a node, by its name, in order. Those that
 	// are on their way out do not count.
 	Placed []Placed
-	// Ranks are the numbers of Pending and Placed by which they are laid out. Ranked: they carry
-	// these; otherwise they were given them in order, and a member that replaces another one does
-	// not have its number.
+	// Ranks are the numbers of all members by which they are laid out. Ranked: they carry these;
+	// otherwise they were given them in order, and a member that replaces another one does not
+	// have its number.
 	Ranks  map[types.UID]int
 	Ranked bool
 }

@@ -71,11 +71,15 @@ func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
 		used[n], rank[m.uid()] = true, n
 		next = max(next, n+1)
 	}
-	for _, m := range members {
-		if _, ranked := rank[m.uid()]; !ranked {
-			rank[m.uid()] = next
-			next++
+	number := func(counts func(*member) bool) {
+		for _, m := range members {
+			if _, ranked := rank[m.uid()]; !ranked && counts(m) {
+				rank[m.uid()] = next
+				next++
+			}
 		}
 	}
+	number(func(m *member) bool { return m.placed() || m.coming() })
+	number(func(*member) bool { return true }) // such as those with scheduling gates
 	return rank, ok
 }

@@ -75,6 +75,12 @@ func TestRanks(t *testing.T) {
 			pods:  map[string]func(*v1.Pod){"launcher": plain, "w-0": numbered(replica, "0", "j"), "w-1": numbered(replica, "1", "j")},
 			order: "launcher w-0 w-1", ranks: map[types.UID]int{"w-0": 0, "w-1": 1, "launcher": 2}, ranked: true,
 		},
+		"those that may not be placed yet are laid out after the others": {
+			pods: map[string]func(*v1.Pod){
+				"a": func(pod *v1.Pod) { pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "gate"}} }, "b": plain, "c": plain,
+			},
+			order: "a b c", ranks: map[types.UID]int{"b": 0, "c": 1, "a": 2},
+		},
 		"a number that two have goes to one of them, and a number that is none to nobody": {
 			pods:  map[string]func(*v1.Pod){"a": numbered(completion, "0", "j"), "b": numbered(completion, "0", "j"), "c": numbered(completion, "-1", "j"), "d": numbered(completion, "99999999999", "j")},
 			order: "c d a b", ranks: map[types.UID]int{"a": 0, "b": 1, "c": 2, "d": 3}, ranked: true,

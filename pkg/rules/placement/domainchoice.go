@@ -195,7 +195,7 @@ func RequiredDomain(w World, p Problem, gang int) (value string, ok bool) {
 // valueOn returns the domain with placed members of the gang. If they are in several, which violates a required
 // topology, it is that of the first of them.
 func (s *solver) valueOn(g Gang, key string) (string, bool) {
-	home, known := Level{key, WholeGang}.Homes(g.On, s.world.Label)[0]
+	home, known := Level{key, WholeGang}.homes(g.On, s.world.Label)[0]
 	if !known {
 		return "", false
 	}

@@ -183,7 +183,7 @@ func (s *solver) attempt(ctx context.Context, gangs part, nodes []int, t tactic)
 			continue
 		}
 		slices.SortStableFunc(chosen, func(a, b int) int { return cmp.Compare(s.Members[a].Rank, s.Members[b].Rank) })
-		l := &layout{filling: f, tree: s.grow(nodes, g), gang: g, ranks: map[int]int{}}
+		l := &layout{filling: f, tree: s.grow(nodes, g), gang: g}
 		rest, err := l.rejoin(ctx, chosen)
 		if err != nil {
 			return nil, err

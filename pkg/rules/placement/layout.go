@@ -15,16 +15,6 @@ type layout struct {
 	*filling
 	tree *tree
 	gang Gang
-	// ranks are the numbers given to members that carry none.
-	ranks map[int]int
-}
-
-// rank returns the number of a member.
-func (l *layout) rank(m int) int {
-	if rank, ok := l.ranks[m]; ok {
-		return rank
-	}
-	return l.Members[m].Rank
 }
 
 // lay places a run of members in a branch whose next level is at depth. It returns the members without a place; of a
@@ -56,7 +46,7 @@ func (l *layout) lay(ctx context.Context, b *branch, depth int, run []int) (left
 // and the others as the world scores.
 func (l *layout) leaf(ctx context.Context, b *branch, run []int) (left []int, err error) {
 	for _, m := range run {
-		for _, node := range l.nodesBeside(b, l.rank(m)) {
+		for _, node := range l.nodesBeside(b, l.Members[m].Rank) {
 			if ok, err := l.fillingOn([]int{node}).takePlace(ctx, m, 1); err != nil {
 				return nil, err
 			} else if ok {
@@ -141,7 +131,7 @@ type load struct {
 
 func (l *layout) load(units ...[]int) load {
 	all := slices.Concat(units...)
-	w := load{units: units, members: len(all), classes: l.mix(nil, all), rank: l.rank(all[0])}
+	w := load{units: units, members: len(all), classes: l.mix(nil, all), rank: l.Members[all[0]].Rank}
 	slices.SortStableFunc(w.classes, func(a, b share) int { return cmp.Compare(b.want, a.want) })
 	return w
 }
@@ -381,7 +371,7 @@ func (l *layout) anywhere(ctx context.Context, b *branch, depth int, unit []int)
 
 // units divides a run by rank into slices of a size.
 func (l *layout) units(run []int, size int) [][]int {
-	return chunks(run, func(a, b int) bool { return size > 1 && l.rank(a)/size == l.rank(b)/size })
+	return chunks(run, func(a, b int) bool { return size > 1 && l.Members[a].Rank/size == l.Members[b].Rank/size })
 }
 
 // byClass divides a run by class, the largest first.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const (
@@ -170,12 +169,9 @@ func bereft(t *testing.T, rng *rand.Rand, levels []Level) (*cluster, Problem) {
 	return c, again
 }
 
-// sliced checks that placed members are together in their slices, where it is known which these are.
+// sliced checks that placed members are together in their slices.
 func sliced(c *cluster, p Problem, r Result) error {
 	for i, g := range p.Gangs {
-		if g.Unnumbered {
-			continue
-		}
 		on := slices.Clone(g.On)
 		for _, m := range g.Members {
 			node, ok := r.Node[m]
@@ -267,47 +263,11 @@ func (r *ring) edges(at []int) int {
 	return n
 }
 
-// TestNumber: members without numbers are numbered so that they are in whole slices.
-func TestNumber(t *testing.T) {
-	c := uniform(0, 0, 0, 0, 0).in(block, "x", "x", "x", "y", "").in(rack, "a", "a", "b", "c", "d")
-	on := func(nodes ...int) []PlacedMember {
-		list := make([]PlacedMember, len(nodes))
-		for i, node := range nodes {
-			list[i].Node = node
-		}
-		return list
-	}
-	for sentence, tc := range map[string]struct {
-		on     []PlacedMember
-		levels []Level
-		want   []PlacedMember
-	}{
-		"nobody stands": {levels: []Level{{rack, 2}}, want: on()},
-		"levels without slices part nobody": {
-			on: on(3, 0, 2), levels: []Level{{block, 0}, {rack, 0}}, want: []PlacedMember{{3, 0}, {0, 1}, {2, 2}},
-		},
-		"a slice with a gap is filled first": {
-			on: on(3, 0, 1, 0), levels: []Level{{rack, 2}}, want: []PlacedMember{{0, 0}, {1, 1}, {0, 2}, {3, 4}},
-		},
-		"slices in slices": {
-			on: on(3, 2, 0), levels: []Level{{block, 4}, {rack, 2}}, want: []PlacedMember{{0, 0}, {2, 2}, {3, 4}},
-		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			got := slices.Clone(tc.on)
-			Number(got, tc.levels, c.Label)
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("standing (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // TestHomes: the domain of a slice is that of its first member in any, also if others are apart from it.
 func TestHomes(t *testing.T) {
 	c := uniform(4, 4, 4).in(rack, "a", "b", "")
 	on := []PlacedMember{{Node: 1, Rank: 0}, {Node: 0, Rank: 1}, {Node: 2, Rank: 4}, {Node: 0, Rank: 5}, {Node: 2, Rank: 8}}
-	got := Level{rack, 4}.Homes(on, c.Label)
+	got := Level{rack, 4}.homes(on, c.Label)
 	if diff := cmp.Diff(map[int]int{0: 1, 1: 0}, got); diff != "" {
 		t.Errorf("homes (-want +got):\n%s", diff)
 	}

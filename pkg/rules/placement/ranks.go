@@ -66,72 +66,48 @@ func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 	return ordered, as
 }
 
-// Number ranks placed members that carry no numbers, so that members in one domain of a level with slices fill its
-// slices one after the other.
+// Number ranks placed members that carry no numbers: in their order, each takes the lowest free number with which every
+// slice is in one domain.
 func Number(on []PlacedMember, levels []Level, label func(node int, key string) (string, bool)) {
 	levels = Sliced(levels)
-	values := func(standing PlacedMember) []string {
-		list := make([]string, len(levels))
-		for i, level := range levels {
-			list[i], _ = label(standing.Node, level.Key)
-		}
-		return list
-	}
-	slices.SortStableFunc(on, func(a, b PlacedMember) int { return slices.Compare(values(a), values(b)) })
-	next := 0
+	type slice struct{ level, number int }
+	homes, next := map[slice]string{}, map[string]int{} // next is the lowest number that may be left, by domain
 	for i := range on {
-		if i > 0 {
-			before, now := values(on[i-1]), values(on[i])
-			for l, level := range levels {
-				if before[l] != now[l] {
-					next = (next + level.Slice - 1) / level.Slice * level.Slice
-					break
-				}
+		domains, path := make([]string, len(levels)), ""
+		for l, level := range levels {
+			value, _ := label(on[i].Node, level.Key)
+			path += value + "\x00"
+			domains[l] = path
+		}
+		rank := next[path]
+		for l := 0; l < len(levels); {
+			number := rank / levels[l].Slice
+			if home, begun := homes[slice{l, number}]; begun && home != domains[l] {
+				rank, l = (number+1)*levels[l].Slice, 0
+			} else {
+				l++
 			}
 		}
-		on[i].Rank = next
-		next++
+		for l, level := range levels {
+			homes[slice{l, rank / level.Slice}] = domains[l]
+		}
+		on[i].Rank, next[path] = rank, rank+1
 	}
 }
 
-// Gaps returns free numbers for a newcomer: in each incomplete slice, the finest slices first, and of these the
-// fullest. In a slice with inner slices it begins one of these. If no slice is incomplete, it returns the first free
-// number. The placed members have their numbers from Number.
-func Gaps(on []PlacedMember, levels []Level) (ranks []int) {
-	gaps, _ := gapsOf(on, levels)
-	for _, g := range gaps {
-		ranks = append(ranks, g.units[0][0])
+// Free returns the lowest n numbers that no placed member has.
+func Free(on []PlacedMember, n int) []int {
+	taken := make(map[int]bool, len(on))
+	for _, placed := range on {
+		taken[placed.Rank] = true
 	}
-	if len(ranks) == 0 {
-		return []int{Free(on, 0)}
-	}
-	return ranks
-}
-
-// Numbers returns numbers for newcomers beside placed members: those of the best gaps, see Gaps, and then the first
-// free ones.
-func Numbers(on []PlacedMember, levels []Level, newcomers int) (numbers []int) {
-	gaps, known := gapsOf(on, levels)
-	for _, g := range gaps {
-		for _, unit := range g.units {
-			numbers = append(numbers, unit...)
+	free := make([]int, 0, n)
+	for rank := 0; len(free) < n; rank++ {
+		if !taken[rank] {
+			free = append(free, rank)
 		}
 	}
-	for rank := 0; len(numbers) < newcomers; rank++ {
-		if !known[rank] {
-			numbers = append(numbers, rank)
-		}
-	}
-	return numbers[:newcomers]
-}
-
-// Free returns the first number, from one on, that no placed member has from Number.
-func Free(on []PlacedMember, from int) int {
-	i, _ := slices.BinarySearchFunc(on, from, func(placed PlacedMember, rank int) int { return cmp.Compare(placed.Rank, rank) })
-	for ; i < len(on) && on[i].Rank == from; i++ {
-		from++
-	}
-	return from
+	return free
 }
 
 // Neighbours returns the members nearest to a rank on either side; a member of that very rank is on both.

@@ -11,9 +11,6 @@ func (l *layout) rejoin(ctx context.Context, run []int) (rest []int, err error) 
 	if len(l.gang.On) == 0 {
 		return run, nil
 	}
-	if l.gang.Unnumbered {
-		return l.fillGaps(ctx, run)
-	}
 	for depth, level := range slices.Backward(l.tree.levels) {
 		if level.Slice > 1 {
 			if run, err = l.rejoinAt(ctx, depth, run); err != nil {
@@ -30,7 +27,7 @@ func (l *layout) rejoinAt(ctx context.Context, depth int, run []int) (rest []int
 	var order []*branch
 	units := map[*branch][][]int{}
 	for _, unit := range l.units(run, level.Slice) {
-		slice := l.rank(unit[0]) / level.Slice
+		slice := l.Members[unit[0]].Rank / level.Slice
 		switch home, stands := homes[slice]; {
 		case !stands:
 			rest = append(rest, unit...)
@@ -62,27 +59,11 @@ func (l *layout) rejoinIn(ctx context.Context, home *branch, depth int, units []
 	return nil
 }
 
-// Homes returns the slices of the level that have members in a domain, each with the node of the first of these: its
-// domain is that of the slice, also if others are apart from it.
-func (l Level) Homes(on []PlacedMember, label func(node int, key string) (string, bool)) map[int]int {
-	homes := map[int]int{}
-	for _, standing := range on {
-		slice := standing.Rank / l.Slice
-		if _, known := homes[slice]; known {
-			continue
-		}
-		if _, inside := label(standing.Node, l.Key); inside {
-			homes[slice] = standing.Node
-		}
-	}
-	return homes
-}
-
 // homes returns the domains of the level at depth of its slices that have placed members; nil for one that the tree
 // does not have, or that is in no domain of a coarser level with slices.
 func (l *layout) homes(depth int) map[int]*branch {
 	homes := map[int]*branch{}
-	for slice, node := range l.tree.levels[depth].Homes(l.gang.On, l.world.Label) {
+	for slice, node := range l.tree.levels[depth].homes(l.gang.On, l.world.Label) {
 		homes[slice] = l.tree.slicedDomain(node, depth)
 	}
 	return homes

@@ -100,13 +100,10 @@ type Gang struct {
 	// On are its placed members: they fix the required domain and the domains of their slices, and come first in those of
 	// the other levels.
 	On []PlacedMember
-	// Unnumbered: its members carry no numbers. Placed ones have numbers that form whole slices, see Number; the others
-	// may have any.
-	Unnumbered bool
 }
 
-// FixedLevels returns the required topology and the levels with slices: those that have each slice in one domain.
-func (g *Gang) FixedLevels() []Level {
+// fixedLevels returns the required topology and the levels with slices: those that have each slice in one domain.
+func (g *Gang) fixedLevels() []Level {
 	levels := Sliced(g.Levels)
 	if g.Required != "" {
 		levels = slices.Insert(levels, 0, Level{g.Required, WholeGang})
