@@ -19,8 +19,6 @@ type PendingCondition struct {
 	// Pods are the pods that are to have it in their condition, as they were last seen, in the order in which they are
 	// written to.
 	Pods []*v1.Pod
-	// Written is called whenever all of them are found to have it; nil for nothing to call.
-	Written func()
 }
 
 // ConditionQueue is things of one kind, named by keys, whose pods are written to in turn. A new reason is written to
@@ -198,18 +196,16 @@ func (l *ConditionQueue[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Pen
 }
 
 // next returns what is to be done next: write to the pods that give another reason, or to one to which a write failed,
-// or to one that gives the reason in other words. If there are none it calls Written, where all pods have it.
+// or to one that gives the reason in other words.
 func (l *ConditionQueue[K]) next(s PendingCondition, now time.Time) step {
 	next := step{saying: s, asked: now}
 	var failed, reworded []*v1.Pod
-	all := true
 	for _, pod := range s.Pods {
 		if says(pod, s.Reason, s.Message) {
 			continue
 		}
-		state, pause := l.writer.state(pod, s, now)
-		switch all = all && state == said; state {
-		case said, underWay:
+		switch state, pause := l.writer.state(pod, s, now); state {
+		case written:
 		case failing:
 			failed = append(failed, pod)
 		case pausing:
@@ -232,9 +228,6 @@ func (l *ConditionQueue[K]) next(s PendingCondition, now time.Time) step {
 		next.kind, next.pods = words, reworded[:1]
 	case len(failed) > 0:
 		next.wait(lookAgain)
-	}
-	if all && s.Written != nil {
-		s.Written()
 	}
 	return next
 }

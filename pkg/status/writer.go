@@ -94,22 +94,20 @@ type state int
 const (
 	// open: it can be written to.
 	open state = iota
-	// said: it was written, and the watch has not delivered that yet.
-	said
+	// written: it was, and the watch has not delivered that yet; or a write is under way.
+	written
 	// pausing: it has changed since it was read, or something else was written to it, and the watch has not delivered that
 	// yet; or the last write failed a moment ago.
 	pausing
 	// failing: the last write failed, and it can be written to again.
 	failing
-	// underWay: a write is.
-	underWay
 )
 
 // state returns how a pod stands, and after what pause that is over.
 func (w *Writer) state(pod *v1.Pod, s PendingCondition, now time.Time) (state, time.Duration) {
 	switch last := w.last(pod); {
 	case last.underWay:
-		return underWay, 0
+		return written, 0
 	case last.failures > 0 && now.Before(last.next):
 		return pausing, last.next.Sub(now)
 	case last.failures > 0:
@@ -117,7 +115,7 @@ func (w *Writer) state(pod *v1.Pod, s PendingCondition, now time.Time) (state, t
 	case last.version == "" || last.version != pod.ResourceVersion:
 		return open, 0
 	case last.reason == s.Reason && last.message == s.Message:
-		return said, 0
+		return written, 0
 	default:
 		return pausing, lookAgain
 	}

@@ -39,7 +39,7 @@ type Dispatcher struct {
 	clock clock.WithTicker
 	// leading is given once this process schedules.
 	leading leadership.Signal
-	// lane writes into the status of pods in no gang why they wait; statuses is what it writes with.
+	// lane writes into the status of pods in no gang, by UID, why they wait; statuses is what it writes with.
 	lane     *status.ConditionQueue[string]
 	statuses *status.Writer
 	// changed makes somebody ask whose turn it is. It does not block.
@@ -259,8 +259,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be computed for each pod
 	}
-	_, why := d.book.Why(name, false)
-	return why
+	return d.book.Why(name, false).Message
 }
 
 // job returns the job that waits with a pod. Its pods are counted as part of it.

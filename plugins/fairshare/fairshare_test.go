@@ -340,7 +340,7 @@ func TestRelabelled(t *testing.T) {
 	d.seeAll(q)
 	d.expire()
 	if got := d.calledNow(); got != "p" {
-		_, why := d.book.Why("pod:p", true)
+		why := d.book.Why("pod:p", true).Message
 		t.Errorf("called %q; jobs waiting %v %s", got, d.book.Jobs(queueing.Waiting), why)
 	}
 }

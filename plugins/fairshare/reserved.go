@@ -64,7 +64,7 @@ func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 	}
 	defer d.lock()()
 	queue := d.queueOf(pod)
-	shut, _ := d.book.Shut(queue)
+	shut := d.book.Shut(queue).Reason
 	for _, id := range ids {
 		if held, ok := d.book.Counted(string(id)); !ok || held.Queue != queue || shut != "" && !d.usage.Moves(id) {
 			return false

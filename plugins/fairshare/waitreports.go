@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -29,14 +30,14 @@ func (d *Dispatcher) tell(ctx context.Context) {
 	})
 }
 
-// news queues the jobs in no gang for which there is something to report, and returns the gangs,
+// news queues the pods in no gang for which there is something to report, and returns the gangs,
 // by profile, that the plugin Gang has to report.
 func (d *Dispatcher) news() map[string]sets.Set[gangspec.Key] {
 	defer d.lock()()
 	news, gangs := d.book.News(d.moment()), map[string]sets.Set[gangspec.Key]{}
 	d.do(queueing.Effects{BringToGate: news.Again})
-	for _, job := range news.Jobs {
-		d.lane.Tell(job)
+	for _, pod := range news.Pods {
+		d.lane.Tell(pod)
 	}
 	for _, pod := range d.podsOf(news.Members) {
 		key, _, ok := gangspec.KeyOf(pod)
@@ -56,8 +57,14 @@ func (d *Dispatcher) news() map[string]sets.Set[gangspec.Key] {
 // reason means that it does not wait, or not for long.
 func (d *Dispatcher) ReportedWaitReason(member *v1.Pod) (reason, message string) {
 	defer d.lock()()
-	said, message := d.book.LastReported(string(member.UID))
-	return string(said), message
+	waits := d.book.Waits(d.jobOf(string(member.UID)))
+	return string(waits.Reason), waits.Message
+}
+
+// jobOf returns the job that a pod is counted in; empty for none.
+func (d *Dispatcher) jobOf(pod string) string {
+	counted, _ := d.book.Counted(pod)
+	return counted.Job
 }
 
 // Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their
@@ -66,12 +73,10 @@ func (d *Dispatcher) ReportedWaitReason(member *v1.Pod) (reason, message string)
 func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	defer d.lock()()
 	for _, pod := range pods {
-		usage, counted := d.book.Counted(string(pod.UID))
-		if !counted || usage.Job == "" {
-			continue // beyond what is asked for, or not seen yet
+		if job := d.jobOf(string(pod.UID)); job != "" { // otherwise beyond what is asked for, or not seen yet
+			limit := d.book.Limit(job)
+			return string(limit.Reason), limit.Message
 		}
-		barred, message := d.book.Blocked(usage.Job)
-		return string(barred), message
 	}
 	return "", ""
 }
@@ -81,12 +86,11 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 // queues have not been read.
 func (d *Dispatcher) CurrentWaitReason(pod *v1.Pod) (reason, message string, shut bool) {
 	defer d.lock()()
-	usage, counted := d.book.Counted(string(pod.UID))
-	if !d.opened || !counted {
+	if !d.opened {
 		return "", "", false
 	}
-	why, message := d.book.Why(usage.Job, true)
-	return string(why), message, why.Shut()
+	why := d.book.Why(d.jobOf(string(pod.UID)), true)
+	return string(why.Reason), why.Message, why.Reason.Shut()
 }
 
 // Uncounted returns the free capacity that no queue shares, since no pod can come to the nodes that have it.
@@ -112,23 +116,21 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	return at, len(line), line[0].Title
 }
 
-// say returns the condition for the pods of a job in no gang: what it waits for, or if it did not fit, what limits it
-// now. That replaces what was written when it failed. It counts as told once all its pods have the condition.
-func (d *Dispatcher) say(job string) status.PendingCondition {
+// say returns the condition for a pod in no gang: what it waits for, or if it did not fit and something kept it from
+// more nodes, what limits it now. That replaces what was written when it failed.
+func (d *Dispatcher) say(uid string) status.PendingCondition {
 	defer d.lock()()
-	report, due := d.book.Report(job, d.moment())
-	if !due {
+	pod, job := d.countedPod(types.UID(uid)), d.jobOf(uid)
+	if pod == nil || pod.Spec.NodeName != "" {
 		return status.PendingCondition{}
 	}
-	return status.PendingCondition{
-		Reason: string(report.Reason), Message: report.Message,
-		Pods: slices.DeleteFunc(d.podsOf(report.Pods), func(pod *v1.Pod) bool {
-			word := objectstate.WaitCondition(pod)
-			return pod.Spec.NodeName != "" || report.Failed && (word == nil || !queueing.IsLimit(word.Reason))
-		}),
-		Written: func() {
-			defer d.lock()()
-			d.book.MarkReported(job, report, d.moment())
-		},
+	wait := d.book.Waits(job)
+	word := objectstate.WaitCondition(pod)
+	if d.book.Phase(job) == queueing.Failed && word != nil && queueing.IsLimit(word.Reason) {
+		wait = d.book.Limit(job)
 	}
+	if wait.Reason == "" {
+		return status.PendingCondition{}
+	}
+	return status.PendingCondition{Reason: string(wait.Reason), Message: wait.Message, Pods: []*v1.Pod{pod}}
 }

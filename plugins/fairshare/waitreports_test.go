@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -99,33 +100,31 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
-// TestToldOnceItIs: nothing counts as told that was not written.
-func TestToldOnceItIs(t *testing.T) {
+// TestWhatToSay: what is written is what is so then, not what was so when a pod was queued to be written to; and it is
+// the same as long as it is so.
+func TestWhatToSay(t *testing.T) {
 	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a", Closed: true})
 	p := pod("p", "a", 1, "")
 	d.seeAll(p)
 	d.comes(p)
 	d.clock.(*testingclock.FakeClock).Step(time.Minute)
-	told := func() string {
-		_, message := d.book.LastReported("p")
-		return message
-	}
-	says := func(want string) status.PendingCondition {
+	says := func(want string, pods ...string) {
 		t.Helper()
-		saying := d.say("pod:p")
-		if saying.Message != want || told() != "" {
-			t.Errorf("it is to say %q, and was told %q; want %q, and nothing", saying.Message, told(), want)
+		if got := d.book.News(d.moment()).Pods; !slices.Equal(got, pods) {
+			t.Errorf("to be told: %q, want %q", got, pods)
 		}
-		return saying
+		if saying := d.say("p"); saying.Message != want || len(saying.Pods) != 1 {
+			t.Errorf("%d pods are to say %q, want that one says %q", len(saying.Pods), saying.Message, want)
+		}
 	}
-	says(`queue "a" is closed`) // which could not be written
+	says(`queue "a" is closed`, "p") // which could not be written
 	d.change(func() { d.queueGone("a") })
-	says(`queue "a" does not exist`).Written()
-	if got := told(); got != `queue "a" does not exist` {
-		t.Errorf("told %q", got)
-	}
-	if again := d.say("pod:p"); len(again.Pods) > 0 || again.Written != nil {
-		t.Errorf("it is to say %q again, want once", again.Message)
+	says(`queue "a" does not exist`, "p")
+	d.clock.(*testingclock.FakeClock).Step(time.Hour)
+	says(`queue "a" does not exist`)
+	d.lose(p)
+	if saying := d.say("p"); len(saying.Pods) > 0 {
+		t.Errorf("it is gone, and is to say %q", saying.Message)
 	}
 }
 
@@ -143,13 +142,13 @@ func TestReworded(t *testing.T) {
 		d.seeAll(p)
 		d.comes(p)
 		d.Failed(p, errors.New("does not fit"))
-		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
+		if saying := d.say("p"); len(saying.Pods) > 0 {
 			t.Errorf("it says %s, its queue has room for it, and it is to say %q", gives, saying.Message)
 		}
 		d.book.Count("runs", queueing.Usage{Queue: "a", Amount: gpus(2), Runs: true})
 		d.book.News(d.moment())
 		got := ""
-		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
+		if saying := d.say("p"); len(saying.Pods) > 0 {
 			got = saying.Message
 		}
 		if got != want {
@@ -170,12 +169,11 @@ func TestUnread(t *testing.T) {
 			d.comes(p)
 			told := func() string {
 				t.Helper()
-				notice, due := d.book.Report("pod:p", d.moment())
-				if !due {
+				if len(d.book.News(d.moment()).Pods) == 0 {
 					return ""
 				}
-				d.book.MarkReported("pod:p", notice, d.moment())
-				return string(notice.Reason) + ": " + notice.Message
+				saying := d.say("p")
+				return saying.Reason + ": " + saying.Message
 			}
 			step := func(sentence, want string, passes time.Duration) {
 				t.Helper()

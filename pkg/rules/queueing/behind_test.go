@@ -20,10 +20,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 			goal = comes(b, "a", i+1, n, at)
 			b.failNow(goal, Failure{Job: goal, Together: gang}, at)
 		}
-		helps := func() bool {
-			reason, _ := b.Blocked(goal)
-			return reason.RoomHelps()
-		}
+		helps := func() bool { return b.Limit(goal).Reason.RoomHelps() }
 		b.News(at)
 		if !helps() {
 			t.Fatalf("gang: %t: it is behind another, and was told that room does not help it", gang)
@@ -49,14 +46,11 @@ func TestNotBehindAnyMore(t *testing.T) {
 			if slices.Contains(told.Again, goal) {
 				t.Errorf("gang: %t, step %d: it comes again to be told other words", gang, i)
 			}
-			if is := slices.Contains(slices.Concat(told.Members, told.Jobs), goal); is != c.told {
+			if is := slices.Contains(slices.Concat(told.Members, told.Pods), goal); is != c.told {
 				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, is, c.told)
 			}
 			if got := helps(); got != c.helps {
 				t.Errorf("gang: %t, step %d: it is told that room helps it: %t, want %t", gang, i, got, c.helps)
-			}
-			if n, is := b.Report(goal, at); is == gang || is && n.Reason.RoomHelps() != c.helps {
-				t.Errorf("gang: %t, step %d: its other words are %+v", gang, i, n)
 			}
 		}
 	}
@@ -70,8 +64,8 @@ func TestEasesByTheMost(t *testing.T) {
 	goal := fails(b, "a", 2, 6, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
-	if b.News(at); b.jobs[goal].blocked.reason != Capability {
-		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].blocked)
+	if b.News(at); b.Limit(goal).Reason != Capability {
+		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.Limit(goal))
 	}
 	runs(0)
 	for i := range 6 { // another comes before it and goes, each for two seconds
@@ -84,12 +78,12 @@ func TestEasesByTheMost(t *testing.T) {
 		at.Now = at.Now.Add(2 * time.Second)
 		b.News(at)
 	}
-	if reason := b.jobs[goal].blocked.reason; reason != Behind {
+	if reason := b.Limit(goal).Reason; reason != Behind {
 		t.Errorf("others come before it and go, and it is kept by %s, want %s", reason, Behind)
 	}
 	at.Now = at.Now.Add(tellOther)
 	b.News(at)
-	if reason, _ := b.Blocked(goal); reason != "" || b.wishes.changed {
+	if reason := b.Limit(goal).Reason; reason != "" || b.wishes.changed {
 		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.wishes.changed)
 	}
 }
@@ -134,9 +128,9 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		if bound, over := b.beyond(goal); !over || bound.Queue != c.queue || bound.Resource != c.of || bound.behindOthers() {
 			t.Errorf("%s: it is beyond %+v, want %s of queue %s", c.where, bound, c.of, c.queue)
 		}
-		reason, words := b.Blocked(goal)
-		if reason.RoomHelps() {
-			t.Errorf("%s: 5 of 10 are used, and it asks for 6: room does not help it, and it is told %s: %q", c.where, reason, words)
+		b.News(at)
+		if limit := b.Limit(goal); limit.Reason.RoomHelps() {
+			t.Errorf("%s: 5 of 10 are used, and it asks for 6: room does not help it, and it is told %+v", c.where, limit)
 		}
 	}
 }

@@ -227,7 +227,6 @@ func (b *Book) relink() {
 		switch j.phase {
 		case Waiting:
 			b.relist(j)
-			j.told.renewed = true
 		case Admitted:
 			b.chargeAll(j, 1)
 		case Outside, Failed:

@@ -201,7 +201,7 @@ func firstOf(b *Book) string {
 		if j.phase != Waiting || b.tooLarge(j) {
 			continue
 		}
-		if shut, _ := b.Shut(j.queues()...); shut != "" {
+		if b.Shut(j.queues()...).Reason != "" {
 			continue
 		}
 		if _, over := b.hardLimit(j); over {

@@ -189,8 +189,8 @@ func TestNext(t *testing.T) {
 				t.Errorf("turns (-want +got):\n%s", diff)
 			}
 			for name, want := range c.why {
-				reason, got := b.Why(name, true)
-				if diff := gocmp.Diff(want, got); diff != "" || reason == "" {
+				got := b.Why(name, true)
+				if diff := gocmp.Diff(want, got.Message); diff != "" || got.Reason == "" {
 					t.Errorf("why %s waits (-want +got):\n%s", name, diff)
 				}
 			}
@@ -253,8 +253,9 @@ func TestBypass(t *testing.T) {
 	if got := turnsOf(b); got != "" {
 		t.Errorf("turns %q, want that all wait", got)
 	}
-	if reason, why := b.Why(third.Name, true); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
-		t.Errorf("it waits since %s: %s", reason, why)
+	want := Wait{Passed, "waiting behind gang a/big, which does not fit; 2 later jobs were already placed"}
+	if got := b.Why(third.Name, true); got != want {
+		t.Errorf("it waits since %+v, want %+v", got, want)
 	}
 	b.wait(high)
 	b.wait(other)

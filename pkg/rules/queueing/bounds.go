@@ -356,9 +356,9 @@ func (b *Book) overLimitBounds(j *job) []Bound {
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	making := b.makesWay(j)
-	reason, _ := b.Shut(j.queues()...)
+	shut := b.Shut(j.queues()...).Reason
 	ceilings := func(j *job) (ceilings []Bound) {
-		if reason == NotFound || reason == ParentMissing || j.Begun {
+		if shut == NotFound || shut == ParentMissing || j.Begun {
 			return nil
 		}
 		for bound := range b.bounds(j) {

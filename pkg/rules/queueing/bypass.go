@@ -216,7 +216,7 @@ func (b *Book) couldFit(m *missed, one *job) bool {
 			return false
 		}
 	}
-	if reason, _ := b.Shut(one.queues()...); reason != "" {
+	if b.Shut(one.queues()...).Reason != "" {
 		return false
 	}
 	if one.phase == Admitted {

@@ -153,7 +153,7 @@ func (b *Book) settle(name string) {
 		delete(b.missed, name) // nor does any job wait for it
 		return
 	}
-	j.blocked = blocked{}
+	j.limit = reported{}
 	b.done(name)
 	b.placed(&last)
 }

@@ -59,8 +59,10 @@ type job struct {
 
 	// What follows ends with the phase.
 	listed
-	told told
 	turn turn
+	// waits is why it waits for its turn; lookAgain is when to look whether that is still so.
+	waits     reported
+	lookAgain time.Time
 	// deserved is the least that its queue has deserved since it failed, in phase Failed.
 	deserved Vector
 }
@@ -80,8 +82,8 @@ type history struct {
 	yieldSuspendedUntil time.Time
 	// waitsElsewhere: since it failed last, or while it waits for its turn, it waits for something else than room.
 	waitsElsewhere bool
-	// blocked is what was found when it failed before, or since.
-	blocked blocked
+	// limit is what would keep it from more nodes, found when it failed before, or since.
+	limit reported
 }
 
 // listed is where a job is that waits: kind is that of the list that it is in, and index its place in the list's heap,
@@ -89,20 +91,6 @@ type history struct {
 type listed struct {
 	kind  kind
 	index int
-}
-
-// told is what the users of a job that waits were told.
-type told struct {
-	// reason and message are what they were told last, and at when.
-	reason  Reason
-	message string
-	at      time.Time
-	// lookedAt is when the last look found nothing new to tell, and other is another reason that it found, which is not
-	// told yet.
-	lookedAt time.Time
-	other    Reason
-	// renewed: queues have been described again since.
-	renewed bool
 }
 
 // turn is the turn of a job.

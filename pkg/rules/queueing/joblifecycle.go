@@ -190,10 +190,8 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	if j.failed = at.Now; before.turn.released {
 		j.yieldSuspendedUntil = at.Now.Add(spare) // it was of no use
 	}
-	if !how.Together {
-		j.blocked.take(b.blockOf(j)) // it gets that reason now; what words it finds it computed
-		j.blocked.unheard = false
-	}
+	j.limit.update(b.limitOf(j), at.Now, false)
+	j.limit.news = j.limit.news && how.Together // a pod in no gang gets it as it fails
 	b.effects.OfferAgain = refused && !how.Together
 	return b.take()
 }

@@ -213,13 +213,13 @@ func TestPatience(t *testing.T) {
 		patient bool
 	}{{patience - 1, true}, {1, false}} {
 		s.after(c.passes)
-		if _, due := s.Report("j", s.at()); s.jobs["j"].patient() != c.patient || due {
-			t.Errorf("patient: %v, want %v; something to tell: %v", !c.patient, c.patient, due)
+		if news := s.News(s.at()); s.jobs["j"].patient() != c.patient || len(news.Pods) > 0 {
+			t.Errorf("patient: %v, want %v; to be told: %q", !c.patient, c.patient, news.Pods)
 		}
 	}
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
-	if n, due := s.Report("j", s.at()); !due || n.Message != `queue "b" is closed` {
-		t.Errorf("to be told: %q, want that its queue is closed", n.Message)
+	if news, why := s.News(s.at()), s.Waits("j").Message; len(news.Pods) != 1 || why != `queue "b" is closed` {
+		t.Errorf("to be told: %q, %q, want that its queue is closed", news.Pods, why)
 	}
 }
 
@@ -238,8 +238,8 @@ func TestMadeWayFor(t *testing.T) {
 	b.Count("pod of passes", Usage{Queue: "default", Job: "passes", Amount: gpus(1), Runs: true})
 	for _, name := range []string{"waits", "promised"} {
 		come(name, 3, 4)
-		if reason, why := b.Why(name, true); reason != Passed {
-			t.Fatalf("%s waits for %q: %s; want it to wait behind the big one", name, reason, why)
+		if why := b.Why(name, true); why.Reason != Passed {
+			t.Fatalf("%s waits for %+v; want it to wait behind the big one", name, why)
 		}
 	}
 	holder, ending := hold.Holder{Profile: "p", Group: "promised"}, 1
@@ -255,7 +255,7 @@ func TestMadeWayFor(t *testing.T) {
 	ending = 0
 	b.Look(at)
 	if got := []Phase{b.Phase("promised"), b.Phase("waits")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
-		_, why := b.Why("promised", true)
+		why := b.Why("promised", true).Message
 		t.Errorf("once they have ended: %v (%s); want its turn, and nobody else's", got, why)
 	}
 }
@@ -307,7 +307,7 @@ func TestWaitedFor(t *testing.T) {
 			c.then(b, big)
 		}
 		next := comes(b, "default", 3, 1, ready)
-		if _, why := b.Why(next, true); b.Phase(next) != c.want {
+		if why := b.Why(next, true).Message; b.Phase(next) != c.want {
 			t.Errorf("%s: the next one is %s: %s", sentence, names[b.Phase(next)], why)
 		}
 		b.Count(next, Usage{Queue: "default", Job: next, Amount: gpus(1), Runs: true})

@@ -174,9 +174,8 @@ func (b *Book) wish(j *job) *wish {
 		return nil
 	}
 	queues := slices.Sorted(maps.Keys(needs))
-	shut, _ := b.Shut(queues...)
-	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && shut == "",
-		overLimit: j.turn.overLimit}
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, overLimit: j.turn.overLimit,
+		counts: !j.waitsElsewhere && b.Shut(queues...).Reason == ""}
 	for _, queue := range queues {
 		for _, c := range b.ceilingsAbove(queue) {
 			need := needs[queue][c.name]

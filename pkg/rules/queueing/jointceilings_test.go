@@ -84,8 +84,8 @@ func TestBeyondWhileWaiting(t *testing.T) {
 		b.Come(j, at)
 	}
 	for i, want := range []Reason{Capability, Overused, Behind} {
-		if reason, why := b.Why(of("a", i+1, nil).Name, true); reason != want {
-			t.Errorf("job %d: %s: %s, want %s", i+1, reason, why, want)
+		if why := b.Why(of("a", i+1, nil).Name, true); why.Reason != want {
+			t.Errorf("job %d: %+v, want %s", i+1, why, want)
 		}
 	}
 }
@@ -147,8 +147,8 @@ func TestBeyondMoved(t *testing.T) {
 		if alone := rebarred(b, &at).Again; !slices.Equal(alone, c.alone) {
 			t.Errorf("the first is in queue %s: %q come again, want %q", c.queue, alone, c.alone)
 		}
-		if reason, _ := b.Blocked(names[1]); reason != c.beyond {
-			t.Errorf("the first is in queue %s, and the second barred by %q, want %q", c.queue, reason, c.beyond)
+		if limit := b.Limit(names[1]); limit.Reason != c.beyond {
+			t.Errorf("the first is in queue %s, and the second barred by %q, want %q", c.queue, limit.Reason, c.beyond)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestOptions(t *testing.T) {
 				t.Errorf("used (-want +got):\n%s", diff)
 			}
 			for name, want := range c.why {
-				if _, got := b.Why(name, true); got != want {
+				if got := b.Why(name, true).Message; got != want {
 					t.Errorf("%s waits: %q, want %q", name, got, want)
 				}
 			}
@@ -209,7 +209,7 @@ func TestHeld(t *testing.T) {
 	b.done("a-1")
 	used("its turn ends, and what is held stays", 2)
 	b.wait(of("a", 2, gpus(7)))
-	if _, why := b.Why("a-2", true); !strings.HasSuffix(why, "2 nvidia.com/gpu used, 7 nvidia.com/gpu asked for") {
+	if why := b.Why("a-2", true).Message; !strings.HasSuffix(why, "2 nvidia.com/gpu used, 7 nvidia.com/gpu asked for") {
 		t.Errorf("another waits: %q", why)
 	}
 	b.done("a-2")

@@ -366,7 +366,7 @@ func (s *story) finish() {
 	}
 	for _, p := range s.pods {
 		if p.there && !p.usage.Runs {
-			_, why := s.b.Why(p.job, true)
+			why := s.b.Why(p.job, true).Message
 			s.fail("pod %s of job %s, which is %s (%s), is left behind", p.name, p.job, names[s.b.Phase(p.job)], why)
 		}
 	}

@@ -54,9 +54,9 @@ func TestRebarred(t *testing.T) {
 			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
 		}
 		for i, want := range c.barred {
-			reason, why := b.Blocked(of("a", i+1, nil).Name)
-			if reason != want || i == 1 && !strings.Contains(why, c.words) {
-				t.Errorf("%s: %d is kept from nodes by %q (%s), want %q (%s)", c.sentence, i+1, reason, why, want, c.words)
+			limit := b.Limit(of("a", i+1, nil).Name)
+			if limit.Reason != want || i == 1 && !strings.Contains(limit.Message, c.words) {
+				t.Errorf("%s: %d is kept from nodes by %+v, want %q (%s)", c.sentence, i+1, limit, want, c.words)
 			}
 		}
 	}
@@ -87,21 +87,21 @@ func TestRebarredAlone(t *testing.T) {
 		{"it is opened", Queue{Name: "b", Weight: 1}, []string{"p1"}, nil},
 		{"a ceiling comes", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, []string{"p1"}, nil},
 		{"it fails under that", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, nil, nil},
-		{"the ceiling is lowered", Queue{Name: "b", Weight: 1, Capability: gpus(4)}, nil, []string{"j"}},
+		{"the ceiling is lowered", Queue{Name: "b", Weight: 1, Capability: gpus(4)}, nil, []string{"p1"}},
 	} {
 		s.SetQueues(step.queue)
 		if step.again == nil && step.reworded == nil {
 			s.Come(s.offer, s.at())
 			s.failNow("p1", Failure{}, s.at())
 		}
-		if got := s.News(s.at()); len(got.Members) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Jobs, step.reworded) {
+		if got := s.News(s.at()); len(got.Members) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Pods, step.reworded) {
 			t.Errorf("%s: %+v, want that %q come again, and %q have other words", step.what, got, step.again, step.reworded)
 		}
 	}
 }
 
-// TestRebarredThoughOthersAsked: a changed reason is reported also if another call was the first to compute it.
-func TestRebarredThoughOthersAsked(t *testing.T) {
+// TestRebarredThoughOthersLooked: a changed reason is reported also if another call was the first to compute it.
+func TestRebarredThoughOthersLooked(t *testing.T) {
 	at := ready
 	b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1, Capability: gpus(100)})
 	var names []string
@@ -112,8 +112,8 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
 	}
 	b.goneNow(names[0], at)
-	if reason, _ := b.Blocked(names[2]); reason != "" {
-		t.Fatalf("the third is barred: %s", reason)
+	if bound, over := b.beyond(names[2]); over {
+		t.Fatalf("the third is barred: %s", bound)
 	}
 	if got := rebarred(b, &at).Members; !slices.Equal(got, names[1:2]) {
 		t.Errorf("told anew %q, want %q", got, names[1:2])
@@ -129,11 +129,11 @@ func rebarred(b *Book, at *Moment) News {
 	told := b.News(*at)
 	at.Now = at.Now.Add(tellOther)
 	more := b.News(*at)
-	return News{Members: append(told.Members, more.Members...), Again: append(told.Again, more.Again...), Jobs: append(told.Jobs, more.Jobs...)}
+	return News{Members: append(told.Members, more.Members...), Again: append(told.Again, more.Again...), Pods: append(told.Pods, more.Pods...)}
 }
 
 // TestVisitors: a job before which others come and go is barred all the time, from when that is first reported until no
-// job has come for a while. What was returned in between two looks is reported again, though both find the same.
+// job has come for a while. What is so only in between two looks nobody is told, whoever asks meanwhile.
 func TestVisitors(t *testing.T) {
 	for _, gang := range []bool{true, false} {
 		at := ready
@@ -144,7 +144,7 @@ func TestVisitors(t *testing.T) {
 			visitor = fails(b, "a", 1, 6, at)
 		}
 		leave := func() { b.goneNow(visitor, at) }
-		ask := func() { b.Blocked(waits) }
+		ask := func() { b.Limit(waits) }
 		none := func() {}
 		for i, c := range []struct {
 			does []func()
@@ -160,10 +160,9 @@ func TestVisitors(t *testing.T) {
 			{[]func(){come}, time.Second, false, Behind},
 			{[]func(){leave}, time.Second, false, Behind},
 			{[]func(){none}, tellOther, true, ""},
-			{[]func(){come, ask, leave}, time.Second, false, Behind},
-			{[]func(){none}, tellOther, true, ""},
+			{[]func(){come, ask, leave}, time.Second, false, ""},
 			{[]func(){none}, time.Hour, false, ""},
-			{[]func(){come, ask}, time.Second, true, Behind}, // that call may not have reported it
+			{[]func(){come, ask}, time.Second, true, Behind},
 		} {
 			for _, do := range c.does {
 				do()
@@ -177,8 +176,8 @@ func TestVisitors(t *testing.T) {
 			if told := slices.Contains(pods, waits); told != c.told {
 				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, told, c.told)
 			}
-			if reason, _ := b.Blocked(waits); reason != c.bars {
-				t.Errorf("gang: %t, step %d: barred by %q, want %q", gang, i, reason, c.bars)
+			if limit := b.Limit(waits); limit.Reason != c.bars {
+				t.Errorf("gang: %t, step %d: barred by %q, want %q", gang, i, limit.Reason, c.bars)
 			}
 		}
 	}
@@ -199,8 +198,8 @@ func TestBarredByTheHopeless(t *testing.T) {
 		if e := b.tickNow(at); e.Retry != (i == 0) {
 			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
 		}
-		if reason, _ := b.Blocked(second); reason != Behind {
-			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Behind)
+		if limit := b.Limit(second); limit.Reason != Behind {
+			t.Errorf("tick %d: the second is barred by %q, want %q", i, limit.Reason, Behind)
 		}
 	}
 }
@@ -260,8 +259,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestToldOther: what a job waits for is reported again once it has been something else for a
-// while.
+// TestToldOther: what a job waits for is reported again at once where it is stronger, and where it is weaker once it has
+// been so for a while.
 func TestToldOther(t *testing.T) {
 	s := newScene(Waiting, false)
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(12)})
@@ -269,21 +268,21 @@ func TestToldOther(t *testing.T) {
 	look := func(runs int64) {
 		s.Count("runs-b", Usage{Queue: "b", Amount: gpus(runs), Runs: true})
 		s.after(tellOther)
-		for _, name := range s.News(s.at()).Jobs {
-			n, _ := s.Report(name, s.at())
-			s.MarkReported(name, n, s.at())
-			told = append(told, n.Reason)
+		if len(s.News(s.at()).Pods) > 0 {
+			told = append(told, s.Waits("j").Reason)
 		}
 	}
-	for range 2 { // below its ceiling, and above it, by turns
+	for range 3 { // below its ceiling, and above it, by turns
 		look(5)
 		look(8)
 	}
-	if want := []Reason{Overused}; !slices.Equal(told, want) {
+	want := []Reason{Overused, Capability}
+	if !slices.Equal(told, want) {
 		t.Errorf("told while it changes all the time: %q, want %q", told, want)
 	}
-	look(8)
-	if want := []Reason{Overused, Capability}; !slices.Equal(told, want) {
+	look(5)
+	look(5)
+	if want := append(want, Overused); !slices.Equal(told, want) {
 		t.Errorf("told once it stays: %q, want %q", told, want)
 	}
 }
@@ -298,15 +297,11 @@ func TestRenewed(t *testing.T) {
 		message string
 	}{{Queue{Name: "b", Weight: 1, Closed: true}, `queue "b" is closed`}, {Queue{Name: "b", Weight: 2}, `waiting for its turn in queue "b"`}} {
 		s.SetQueues(c.q)
-		n, due := s.Report("j", s.at())
-		if !due || n.Message != c.message {
-			t.Errorf("to be told: %t, %q, want %q", due, n.Message, c.message)
+		if news, why := s.News(s.at()), s.Waits("j").Message; len(news.Pods) != 1 || why != c.message {
+			t.Errorf("to be told: %q, %q, want %q", news.Pods, why, c.message)
 		}
-		if s.MarkReported("j", n, s.at()); !due {
-			continue
-		}
-		if n, due := s.Report("j", s.at()); due {
-			t.Errorf("it was told, and is told again: %q", n.Message)
+		if news := s.News(s.at()); len(news.Pods) > 0 {
+			t.Errorf("it was told, and is told again: %+v", s.Waits("j"))
 		}
 	}
 }
@@ -342,14 +337,17 @@ func TestBarredInItsTurn(t *testing.T) {
 	s := newScene(Admitted, true)
 	s.Fail("p1", Failure{Together: true}, s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(5)})
-	before, words := s.Blocked("j")
+	s.News(s.at())
+	before := s.Limit("j")
 	s.Offer(s.offer, s.at())
 	s.Admit("j", s.at())
-	if phase := s.Phase("j"); phase != Admitted || before != Capability {
-		t.Fatalf("it is %s, and was kept by %q", names[phase], before)
+	if phase := s.Phase("j"); phase != Admitted || before.Reason != Capability {
+		t.Fatalf("it is %s, and was kept by %+v", names[phase], before)
 	}
-	if reason, why := s.Blocked("j"); reason != before || why != words {
-		t.Errorf("in its turn it is kept by %q (%s), want %q (%s)", reason, why, before, words)
+	s.now = s.now.Add(tellOther)
+	s.News(s.at())
+	if limit := s.Limit("j"); limit != before {
+		t.Errorf("in its turn it is kept by %+v, want %+v", limit, before)
 	}
 }
 
@@ -358,7 +356,9 @@ func TestNotBlockedOncePlaced(t *testing.T) {
 	s := newScene(Admitted, true)
 	s.Fail("p1", Failure{Together: true}, s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(5)})
-	s.Blocked("j")
+	if s.News(s.at()); s.Limit("j").Reason != Capability {
+		t.Fatalf("it is kept by %+v", s.Limit("j"))
+	}
 	s.SetQueues(Queue{Name: "b", Weight: 1})
 	s.Offer(s.offer, s.at())
 	s.Admit("j", s.at())
@@ -366,7 +366,7 @@ func TestNotBlockedOncePlaced(t *testing.T) {
 	s.one("p2", Usage{})
 	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Together: true, Options: []Needs{{"b": gpus(3)}}}, s.at())
 	s.Admit("j", s.at())
-	if reason, why := s.Blocked("j"); s.Phase("j") != Admitted || reason != "" {
-		t.Errorf("%s, it is kept by %q (%s)", names[s.Phase("j")], reason, why)
+	if limit := s.Limit("j"); s.Phase("j") != Admitted || limit != (Wait{}) {
+		t.Errorf("%s, it is kept by %+v", names[s.Phase("j")], limit)
 	}
 }
