@@ -204,18 +204,17 @@ func (l *ConditionQueue[K]) next(s PendingCondition, now time.Time) step {
 		if says(pod, s.Reason, s.Message) {
 			continue
 		}
-		switch state, pause := l.writer.state(pod, s, now); state {
-		case written:
-		case failing:
+		switch last := l.writer.last(pod); {
+		case last.underWay, last.version != "" && last.version == pod.ResourceVersion:
+			next.wait(lookAgain) // the watch has not delivered what came of it
+		case last.failures > 0 && now.Before(last.next):
+			next.wait(last.next.Sub(now))
+		case last.failures > 0:
 			failed = append(failed, pod)
-		case pausing:
-			next.wait(pause)
-		case open:
-			if Gives(pod, s.Reason) {
-				reworded = append(reworded, pod)
-			} else {
-				next.pods = append(next.pods, pod)
-			}
+		case Gives(pod, s.Reason):
+			reworded = append(reworded, pod)
+		default:
+			next.pods = append(next.pods, pod)
 		}
 	}
 	free := len(l.again) < cap(l.again)

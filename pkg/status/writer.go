@@ -24,7 +24,7 @@ import (
 // Writer is the one of a process, for all its lanes. It is safe for concurrent use.
 type Writer struct {
 	leading leadership.Signal
-	// attempts has the latest write to each pod, by UID, for a minute or more. They know what the watch of pods has not
+	// attempts has the latest write to each pod, by UID, for a while. They know what the watch of pods has not
 	// delivered yet.
 	attempts *cache.Expiring
 	// reasons bounds the writes that give pods another reason, over all lanes.
@@ -37,9 +37,8 @@ const reasonsPerSecond = 300
 
 // attempt is what came of the last write to a pod.
 type attempt struct {
-	// version, reason and message are those of a write that the API server took. Only version is set where it refused the
-	// write since the pod had changed.
-	version, reason, message string
+	// version is the one that was written to, where the API server took the write, or refused it since the pod had changed.
+	version string
 	// underWay: it has not ended.
 	underWay bool
 	// failures is how many have failed one after the other, and next is when the next one may begin.
@@ -48,9 +47,9 @@ type attempt struct {
 }
 
 const (
-	// keepAttempts is how long an attempt is remembered: longer than a write takes, and than a watch takes to deliver what
-	// it has led to.
-	keepAttempts = time.Minute
+	// keepAttempts is how long an attempt is remembered: longer than a write takes, than a watch takes to deliver what it
+	// has led to, and than the pause before another.
+	keepAttempts = 2 * time.Minute
 	// retryFirst and retryMost are the pauses after a write that failed.
 	retryFirst, retryMost = time.Second, time.Minute
 	// WriteTimeout is how long a write of what users read may take. A webhook has 10 seconds unless it asks for more.
@@ -73,53 +72,11 @@ func (w *Writer) last(pod *v1.Pod) attempt {
 
 // note remembers what came of a write to a pod.
 func (w *Writer) note(pod *v1.Pod, a attempt) {
-	w.attempts.Set(pod.UID, a, keepAttempts+pause(a.failures))
+	w.attempts.Set(pod.UID, a, keepAttempts)
 }
 
-// pause returns how long to wait after so many writes that failed one after the other.
-func pause(failures int) time.Duration {
-	if failures == 0 {
-		return 0
-	}
-	length := retryFirst
-	for n := 1; n < failures && length < retryMost; n++ {
-		length *= 2
-	}
-	return min(length, retryMost)
-}
-
-// state is how a pod that does not have the reason yet stands.
-type state int
-
-const (
-	// open: it can be written to.
-	open state = iota
-	// written: it was, and the watch has not delivered that yet; or a write is under way.
-	written
-	// pausing: it has changed since it was read, or something else was written to it, and the watch has not delivered that
-	// yet; or the last write failed a moment ago.
-	pausing
-	// failing: the last write failed, and it can be written to again.
-	failing
-)
-
-// state returns how a pod stands, and after what pause that is over.
-func (w *Writer) state(pod *v1.Pod, s PendingCondition, now time.Time) (state, time.Duration) {
-	switch last := w.last(pod); {
-	case last.underWay:
-		return written, 0
-	case last.failures > 0 && now.Before(last.next):
-		return pausing, last.next.Sub(now)
-	case last.failures > 0:
-		return failing, 0
-	case last.version == "" || last.version != pod.ResourceVersion:
-		return open, 0
-	case last.reason == s.Reason && last.message == s.Message:
-		return written, 0
-	default:
-		return pausing, lookAgain
-	}
-}
+// pause returns how long to wait after so many writes, at least one, that failed one after the other.
+func pause(failures int) time.Duration { return min(retryFirst<<min(failures-1, 10), retryMost) }
 
 // begin notes that a write to a pod begins.
 func (w *Writer) begin(pod *v1.Pod) {
@@ -130,16 +87,12 @@ func (w *Writer) begin(pod *v1.Pod) {
 // read is left alone: its next version comes by the watch. So is one that is gone.
 func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s PendingCondition) error {
 	err := patch(ctx, client, pod, s)
-	switch {
-	case apierrors.IsConflict(err):
-		w.note(pod, attempt{version: pod.ResourceVersion})
-	case err != nil && !apierrors.IsNotFound(err):
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		failures := w.last(pod).failures + 1
 		w.note(pod, attempt{failures: failures, next: time.Now().Add(pause(failures))})
 		return fmt.Errorf("writing the condition %s of pod %s: %w", v1.PodScheduled, klog.KObj(pod), err)
-	default:
-		w.note(pod, attempt{version: pod.ResourceVersion, reason: s.Reason, message: s.Message})
 	}
+	w.note(pod, attempt{version: pod.ResourceVersion})
 	return nil
 }
 

@@ -403,6 +403,7 @@ func TestRefused(t *testing.T) {
 		l.Tell("train")
 		l.Tell("other")
 		expectAll(t, "all but the one", s, "a: Unschedulable: first", "c: Unschedulable: first", "d: Unschedulable: first")
+		s.show()
 		time.Sleep(10 * time.Minute)
 		s.touch("b", func(*v1.Pod) {})
 		message.set("second")

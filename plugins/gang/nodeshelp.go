@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -30,16 +27,4 @@ func (pl *Gang) setNodesHelpReason(e *gangstate.Explanation) {
 	if e.Reason != v1alpha1.ReasonUnschedulable {
 		e.Topology, e.Leader = "", ""
 	}
-}
-
-// gangsOf returns the gangs of pods, those that are known.
-func (pl *Gang) gangsOf(pods []types.UID) (keys []gangspec.Key) {
-	pl.gangs.WithGangs(func(s *gangstate.Gangs) {
-		for _, uid := range pods {
-			if at, member := s.Progress(uid); member {
-				keys = append(keys, at.Gang)
-			}
-		}
-	})
-	return keys
 }

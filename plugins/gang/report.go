@@ -32,19 +32,21 @@ type statusReporter struct {
 	leading leadership.Signal
 	// lane writes the conditions of the pending members of gangs.
 	lane *status.ConditionQueue[gangspec.Key]
+	// changed are the gangs whose explanation may have changed; none before this process schedules.
+	changed workqueue.TypedRateLimitingInterface[change]
 	// news are the gangs with possible news for events and PodGroups. Nothing waits for these: they are for people.
 	news  workqueue.TypedRateLimitingInterface[gangspec.Key]
 	marks workqueue.TypedRateLimitingInterface[mark]
 	// problems are bad values of gangs.
 	problems problems
+	// lastReported is what was last reported of a gang in an event, by its key.
+	lastReported sync.Map
+}
 
-	mu sync.Mutex
-	// due are the gangs whose explanation may have changed, and since when; none before this process schedules.
-	due map[gangspec.Key]time.Time
-	// lastReported is what was last reported of a gang.
-	lastReported map[gangspec.Key]telling
-	// renominated are pods whose nomination has ended or changed.
-	renominated []types.UID
+// change is a gang whose explanation may have changed, or a pod of one.
+type change struct {
+	gang gangspec.Key
+	pod  types.UID
 }
 
 func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer,
@@ -52,13 +54,14 @@ func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, status
 	t := &statusReporter{
 		pl: pl, groups: groups, leading: leads,
 		problems: problems{pending: map[problem]map[types.UID]gangstate.Report{}, quiet: map[problem]time.Time{}},
-		news:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gangspec.Key](retryFirst, retryMost)),
-		marks: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst,
-			retryMost)),
-		due: map[gangspec.Key]time.Time{}, lastReported: map[gangspec.Key]telling{},
+		changed:  newQueue[change](), news: newQueue[gangspec.Key](), marks: newQueue[mark](),
 	}
 	t.lane = status.NewLane(statuses, pl.fw.ClientSet(), qps, t.pendingConditionOf)
 	return t
+}
+
+func newQueue[T comparable]() workqueue.TypedRateLimitingInterface[T] {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryFirst, retryMost))
 }
 
 // recordEffects notes what there is to report.
@@ -78,7 +81,8 @@ const (
 	incompletePause    = 5 * time.Second
 	othersPause        = time.Second
 	unschedulablePause = time.Second
-	tellEvery          = 250 * time.Millisecond
+	// problemsEvery is how often bad values are reported.
+	problemsEvery = 250 * time.Millisecond
 	// retryFirst and retryMost are the pauses after a write that failed.
 	retryFirst, retryMost = time.Second, time.Minute
 )
@@ -93,24 +97,36 @@ func (t *statusReporter) run(ctx context.Context) {
 	for range newsAtOnce {
 		go workloop.Run(ctx, t.news, t.tellNews, "Failed to tell why a gang waits; trying again")
 	}
+	go workloop.Run(ctx, t.changed, t.report, "Failed to find out why a gang waits; trying again")
 	t.all()
-	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
+	t.leading.Every(ctx, t.pl.clock, problemsEvery, func() {
 		for _, bad := range t.problems.take(t.pl.clock.Now()) {
 			badValue(bad).Record(t.pl.fw.EventRecorder())
-		}
-		for _, key := range t.dueNow() {
-			if t.pl.requests != nil {
-				t.pl.requests.Note(key)
-			}
-			if _, ok := t.toTell(key); ok {
-				t.lane.Tell(key)
-				t.news.Add(key)
-			}
 		}
 	})
 }
 
-// all makes all gangs due: what came before this process scheduled was not noted.
+// report makes what there is to be reported of a change be written.
+func (t *statusReporter) report(_ context.Context, c change) error {
+	if c.pod != "" {
+		t.pl.gangs.WithGangs(func(s *gangstate.Gangs) {
+			if at, member := s.Progress(c.pod); member {
+				t.scheduleReport(at.Gang)
+			}
+		})
+		return nil
+	}
+	if t.pl.requests != nil {
+		t.pl.requests.Note(c.gang)
+	}
+	if _, ok := t.toTell(c.gang); ok {
+		t.lane.Tell(c.gang)
+		t.news.Add(c.gang)
+	}
+	return nil
+}
+
+// all schedules reports of all gangs: what came before this process scheduled was not noted.
 func (t *statusReporter) all() {
 	var keys []gangspec.Key
 	t.pl.gangs.WithGangs(func(s *gangstate.Gangs) { keys = s.Keys() })
@@ -123,7 +139,7 @@ func (t *statusReporter) all() {
 func (t *statusReporter) toTell(key gangspec.Key) (gangstate.Explanation, bool) {
 	e, ok := t.pl.Explanation(key)
 	if !ok || e.Reason == "" {
-		t.forget(key)
+		t.lastReported.Delete(key)
 		return e, false
 	}
 	gathers := v1alpha1.IsIncomplete(e.Reason) && e.Reason != v1alpha1.ReasonGangUnsupported
@@ -138,51 +154,18 @@ func (t *statusReporter) toTell(key gangspec.Key) (gangstate.Explanation, bool) 
 	return e, true
 }
 
-// dueNow removes and returns the gangs whose pause is over.
-func (t *statusReporter) dueNow() []gangspec.Key {
-	now := t.pl.clock.Now()
-	t.mu.Lock()
-	pods := t.renominated
-	t.renominated = nil
-	t.mu.Unlock()
-	renominated := t.pl.gangsOf(pods) // not under a lock: gangs have one of their own
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, key := range renominated {
-		if _, ok := t.due[key]; !ok {
-			t.due[key] = now
-		}
-	}
-	var keys []gangspec.Key
-	for key, since := range t.due {
-		if now.Sub(since) >= unschedulablePause {
-			keys = append(keys, key)
-			delete(t.due, key)
-		}
-	}
-	return keys
-}
-
 // noteRenominated notes a pod whose nomination has ended or changed: room may no longer be made for its gang. It
 // is called under locks.
 func (t *statusReporter) noteRenominated(pod types.UID) {
-	if !t.leading.Given() {
-		return // nothing has been reported yet
+	if t.leading.Given() { // otherwise nothing has been reported yet
+		t.changed.Add(change{pod: pod}) // gangs have a lock of their own
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.renominated = append(t.renominated, pod)
 }
 
-// scheduleReport makes a gang due.
+// scheduleReport makes a gang be reported after a pause.
 func (t *statusReporter) scheduleReport(key gangspec.Key) {
-	if !t.leading.Given() {
-		return // run makes all gangs due
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, ok := t.due[key]; !ok {
-		t.due[key] = t.pl.clock.Now()
+	if t.leading.Given() { // otherwise run does that for all gangs
+		t.changed.AddAfter(change{gang: key}, unschedulablePause)
 	}
 }
 

@@ -169,9 +169,18 @@ func TestWhetherNodesHelp(t *testing.T) {
 	turns.limit = ""
 	s.holds.Nominate(hold.Hold{For: members[0].UID, Holder: holder, Node: "node-0000"})
 	check("room is being made for it", v1alpha1.ReasonPreemptionInProgress, false)
+	idle := newStatusReporter(s.Gang, nil, 10, status.New(await.Closed()), await.Closed()) // which takes nothing from its queue
+	s.holds.OnRenominate(idle.noteRenominated)
 	s.holds.DropNominations(holder)
-	if pods := s.reporter.renominated; len(pods) == 0 {
-		t.Error("that room is not being made any more has not been noticed")
+	if idle.changed.Len() == 0 {
+		t.Fatal("that room is not being made any more has not been noticed")
+	}
+	for _, want := range []change{{pod: members[0].UID}, {gang: key}} {
+		got, _ := idle.changed.Get()
+		if got != want {
+			t.Errorf("%+v has changed, want %+v", got, want)
+		}
+		must.Succeed(t, idle.report(s.ctx, got))
 	}
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
 	s.attempt(t, gangstate.Outcome{Why: map[gangspec.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
@@ -237,13 +246,11 @@ func TestStandby(t *testing.T) {
 		s.reporter.noteRenominated(types.UID(key.Name))
 	}
 	s.see(makeMembers("train", 3, 1, nil)[:2]...)
-	if n := len(s.reporter.due) + len(s.reporter.lastReported) + len(s.reporter.renominated); n > 0 {
-		t.Errorf("%d things are remembered before it schedules", n)
-	}
 	close(begins)
 	s.reporter.all()
-	if _, due := s.reporter.due[gangspec.Key{Namespace: "default", Name: "train"}]; !due || len(s.reporter.due) != 1 {
-		t.Errorf("due are %v, want the gang that is there", s.reporter.due)
+	got, _ := s.reporter.changed.Get()
+	if want := (change{gang: gangspec.Key{Namespace: "default", Name: "train"}}); got != want || s.reporter.changed.Len() > 0 {
+		t.Errorf("to be reported: %+v, and %d more, want the gang that is there", got, s.reporter.changed.Len())
 	}
 }
 
@@ -269,12 +276,13 @@ func TestPodGroupRefused(t *testing.T) {
 		t.Fatalf("at first: %d writes, error %v, want one that fails", writes, err)
 	}
 	e, _ := s.Explanation(key)
-	if isNew, written := s.reporter.tells(key, textOf(e)); isNew || written {
-		t.Errorf("an event would be new: %t, the PodGroup says it: %t; want neither", isNew, written)
+	if told, _ := s.reporter.lastReported.Load(key); told != textOf(e) {
+		t.Errorf("an event told %q, want %q", told, textOf(e))
 	}
-	for range 2 {
-		must.Succeed(t, s.reporter.tellNews(s.ctx, key))
-	}
+	s.reporter.news.AddRateLimited(key) // as workloop does
+	must.Succeed(t, s.reporter.tellNews(s.ctx, key))
+	s.reporter.news.Forget(key)
+	must.Succeed(t, s.reporter.tellNews(s.ctx, key))
 	if writes != 2 {
 		t.Errorf("%d writes, want two", writes)
 	}
