@@ -37,7 +37,7 @@ const reasonsPerSecond = 300
 
 // attempt is what came of the last write to a pod.
 type attempt struct {
-	// version is the one that was written to, where the API server took the write, or refused it since the pod had changed.
+	// version is the one that was written to, if the API server took the write, or refused it since the pod had changed.
 	version string
 	// underWay: it has not ended.
 	underWay bool

@@ -18,7 +18,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
-	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // statusReporter reports to users why gangs wait: in events, in the condition of the PodGroup,
@@ -61,7 +60,8 @@ func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, status
 }
 
 func newQueue[T comparable]() workqueue.TypedRateLimitingInterface[T] {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryFirst, retryMost))
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryFirst, retryMost)
+	return workqueue.NewTypedRateLimitingQueue(limiter)
 }
 
 // recordEffects notes what there is to report.
@@ -147,7 +147,8 @@ func (t *statusReporter) toTell(key gangspec.Key) (gangstate.Explanation, bool) 
 	if e.Min > 0 && len(e.Pending) >= e.Min {
 		pause = othersPause
 	}
-	if gathers && t.pl.clock.Since(youngest(e.Pending)) < pause {
+	isYoung := func(pod *v1.Pod) bool { return t.pl.clock.Since(pod.CreationTimestamp.Time) < pause }
+	if gathers && slices.ContainsFunc(e.Pending, isYoung) {
 		t.scheduleReport(key)
 		return e, false
 	}
@@ -220,12 +221,4 @@ func (t *statusReporter) pendingConditionOf(key gangspec.Key) status.PendingCond
 		return pod.UID == e.Leader && status.Gives(pod, e.Reason) // kube-scheduler has written it, with more words
 	})
 	return status.PendingCondition{Reason: e.Reason, Message: e.Message, Pods: pods}
-}
-
-func youngest(pods []*v1.Pod) time.Time {
-	var last time.Time
-	for _, pod := range pods {
-		last = times.Later(last, pod.CreationTimestamp.Time)
-	}
-	return last
 }

@@ -11,6 +11,44 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
+// TestUpdate: when users are told something else.
+func TestUpdate(t *testing.T) {
+	is := func(reason Reason, message string) Wait { return Wait{reason, message} }
+	overused, passed, behind, over := is(Overused, "share"), is(Passed, "big"), is(Behind, "ahead"), is(Capability, "4")
+	nothing := Wait{}
+	type found struct {
+		after time.Duration // since the last one
+		now   Wait
+		want  Wait // what users are told then
+	}
+	for sentence, all := range map[string][]found{
+		"a stronger one at once":                   {{0, overused, overused}, {0, behind, behind}, {0, over, over}},
+		"a weaker one once it has held":            {{0, over, over}, {0, behind, over}, {tellOther - 1, behind, over}, {1, behind, behind}},
+		"nothing, once that has held":              {{0, behind, behind}, {0, nothing, behind}, {tellOther, nothing, nothing}},
+		"another one no stronger likewise":         {{0, overused, overused}, {0, passed, overused}, {tellOther, passed, passed}},
+		"not while the one told comes back":        {{0, over, over}, {0, behind, over}, {3e9, over, over}, {3e9, behind, over}, {4e9, behind, over}, {1e9, behind, behind}},
+		"nor while it does in other words":         {{0, over, over}, {0, behind, over}, {3e9, is(Capability, "5"), over}, {3e9, behind, over}},
+		"the strongest of several weaker ones":     {{0, over, over}, {0, behind, over}, {3e9, nothing, over}, {2e9, nothing, behind}, {0, nothing, behind}, {tellOther, nothing, nothing}},
+		"other words after a while":                {{0, over, over}, {tellAgain - 1, is(Capability, "5"), over}, {1, is(Capability, "6"), is(Capability, "6")}},
+		"not those that were so in the meantime  ": {{0, over, over}, {tellAgain - 1, is(Capability, "5"), over}, {1, over, over}, {0, is(Capability, "5"), is(Capability, "5")}},
+	} {
+		var told reported
+		at := start
+		for i, f := range all {
+			at = at.Add(f.after)
+			before := told.Wait
+			told.news = false
+			if told.update(f.now, at, false); told.Wait != f.want || told.news != (f.want != before) {
+				t.Errorf("%s: %d: told %+v, as news: %t, want %+v", sentence, i, told.Wait, told.news, f.want)
+			}
+			other := told
+			if other.update(nothing, at, true); other.Wait != nothing {
+				t.Errorf("%s: %d: a queue has changed, and users are still told %+v", sentence, i, other.Wait)
+			}
+		}
+	}
+}
+
 // TestRebarred: gangs that did not fit are reported again once something else keeps them from more nodes.
 func TestRebarred(t *testing.T) {
 	at := ready
