@@ -42,6 +42,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/schedulersetup/startup"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -302,8 +303,8 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 	}
 	if s.reserved.AwaitsReservation(pod) {
 		word.Reason = v1alpha1.ReasonAwaitingReservation
-	} else if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
-		word.Reason, word.Message = limit, status.PrefixMessage(why, word.Message)
+	} else if limit := s.queues.Limits([]*v1.Pod{pod}); limit.Reason != "" {
+		word.Reason, word.Message = string(limit.Reason), status.PrefixMessage(limit.Message, word.Message)
 	}
 	return &word
 }
@@ -360,11 +361,8 @@ func (s *Set) Ready() bool {
 // QueueOf returns the queue of a pod; empty where no profile has queues.
 func (s *Set) QueueOf(pod *v1.Pod) string { return s.queues.QueueOf(pod) }
 
-// CurrentWaitReason returns why a pod, or its gang, waits for its turn in its queue now, and whether it waits until a
-// user changes the queue. The reason is empty where it does not wait.
-func (s *Set) CurrentWaitReason(pod *v1.Pod) (reason, message string, shut bool) {
-	return s.queues.CurrentWaitReason(pod)
-}
+// CurrentWait returns why a pod, or its gang, waits for its turn in its queue now; nothing where it does not wait.
+func (s *Set) CurrentWait(pod *v1.Pod) queueing.Wait { return s.queues.CurrentWait(pod) }
 
 // Gangs returns the registry of the gangs of all profiles.
 func (s *Set) Gangs() *registry.Registry { return s.gangs }

@@ -53,12 +53,11 @@ func (d *Dispatcher) news() map[string]sets.Set[gangspec.Key] {
 	return gangs
 }
 
-// ReportedWaitReason returns why a member of a gang waits for its turn, as it was last reported to its users; an empty
-// reason means that it does not wait, or not for long.
-func (d *Dispatcher) ReportedWaitReason(member *v1.Pod) (reason, message string) {
+// ReportedWait returns why a member of a gang waits for its turn, as its users are told; nothing if it does not wait,
+// or not for long.
+func (d *Dispatcher) ReportedWait(member *v1.Pod) queueing.Wait {
 	defer d.lock()()
-	waits := d.book.Waits(d.jobOf(string(member.UID)))
-	return string(waits.Reason), waits.Message
+	return d.book.Waits(d.jobOf(string(member.UID)))
 }
 
 // jobOf returns the job that a pod is counted in; empty for none.
@@ -69,28 +68,25 @@ func (d *Dispatcher) jobOf(pod string) string {
 
 // Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their
 // queue, or one above it, admits nothing, or its ceiling leaves no room for them beside the jobs that come before them
-// and wait for nodes too. An empty reason means that they would.
-func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
+// and wait for nodes too. Nothing means that they would.
+func (d *Dispatcher) Limits(pods []*v1.Pod) queueing.Wait {
 	defer d.lock()()
 	for _, pod := range pods {
 		if job := d.jobOf(string(pod.UID)); job != "" { // otherwise beyond what is asked for, or not seen yet
-			limit := d.book.Limit(job)
-			return string(limit.Reason), limit.Message
+			return d.book.Limit(job)
 		}
 	}
-	return "", ""
+	return queueing.Wait{}
 }
 
-// CurrentWaitReason returns why a pod, or its gang, waits for its turn now, whether or not that was reported to its
-// users, and whether it waits until a user changes its queue. An empty reason means that it does not wait, or that
-// queues have not been read.
-func (d *Dispatcher) CurrentWaitReason(pod *v1.Pod) (reason, message string, shut bool) {
+// CurrentWait returns why a pod, or its gang, waits for its turn now, whether or not its users are told that; nothing if
+// it does not wait, or queues have not been read.
+func (d *Dispatcher) CurrentWait(pod *v1.Pod) queueing.Wait {
 	defer d.lock()()
 	if !d.opened {
-		return "", "", false
+		return queueing.Wait{}
 	}
-	why := d.book.Why(d.jobOf(string(pod.UID)), true)
-	return string(why.Reason), why.Message, why.Reason.Shut()
+	return d.book.Why(d.jobOf(string(pod.UID)), true)
 }
 
 // Uncounted returns the free capacity that no queue shares, since no pod can come to the nodes that have it.

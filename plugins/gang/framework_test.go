@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -66,10 +67,10 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 // noTurns keep no gang waiting.
 type noTurns struct{}
 
-func (noTurns) ReportedWaitReason(*v1.Pod) (reason, message string) { return "", "" }
-func (noTurns) Limits([]*v1.Pod) (reason, message string)           { return "", "" }
-func (noTurns) Within(members []*v1.Pod) []*v1.Pod                  { return members }
-func (noTurns) Hopeless(*v1.Pod)                                    {}
+func (noTurns) ReportedWait(*v1.Pod) queueing.Wait { return queueing.Wait{} }
+func (noTurns) Limits([]*v1.Pod) queueing.Wait     { return queueing.Wait{} }
+func (noTurns) Within(members []*v1.Pod) []*v1.Pod { return members }
+func (noTurns) Hopeless(*v1.Pod)                   {}
 
 // noReservations knows of no pod that waits for a Reservation.
 type noReservations struct{}

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/plugins/gang/provisioning"
@@ -115,11 +116,11 @@ type Reserved interface {
 
 // Turns keeps gangs waiting that could be placed.
 type Turns interface {
-	// ReportedWaitReason returns why a member of a gang waits; an empty reason means that it does not.
-	ReportedWaitReason(member *v1.Pod) (reason, message string)
-	// Limits returns why members of a gang that does not fit could not be placed on more nodes either; an
-	// empty reason means that they could.
-	Limits(members []*v1.Pod) (reason, message string)
+	// ReportedWait returns why a member of a gang waits for its turn, as its users are told; nothing if it does not.
+	ReportedWait(member *v1.Pod) queueing.Wait
+	// Limits returns why members of a gang that does not fit could not be placed on more nodes either; nothing if they
+	// could.
+	Limits(members []*v1.Pod) queueing.Wait
 	// Within returns those of some members, in order, which could be placed without a queue exceeding its ceiling.
 	Within(members []*v1.Pod) []*v1.Pod
 	// Hopeless is called for a pod whose job would not fit into an empty cluster: others need not wait for it.

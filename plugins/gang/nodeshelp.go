@@ -20,8 +20,8 @@ func (pl *Gang) setNodesHelpReason(e *gangstate.Explanation) {
 	case slices.ContainsFunc(e.Pending, pl.reserved.AwaitsReservation):
 		e.Reason = v1alpha1.ReasonAwaitingReservation
 	default:
-		if reason, message := pl.turns.Limits(e.Pending); reason != "" {
-			e.Reason, e.Message = reason, message
+		if limit := pl.turns.Limits(e.Pending); limit.Reason != "" {
+			e.Reason, e.Message = string(limit.Reason), limit.Message
 		}
 	}
 	if e.Reason != v1alpha1.ReasonUnschedulable {

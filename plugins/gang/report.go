@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -180,12 +181,13 @@ func (pl *Gang) Explanation(key gangspec.Key) (gangstate.Explanation, bool) {
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what the queue keeps waiting
-		reason, message := pl.turns.ReportedWaitReason(pod)
-		if reason == v1alpha1.ReasonUnschedulable && e.Reason != "" && e.Reason != reason {
+		wait := pl.turns.ReportedWait(pod)
+		reason := string(wait.Reason)
+		if wait.Reason == queueing.Overused && e.Reason != "" && e.Reason != reason {
 			break // nodes would give its queue a larger share, and not help the gang
 		}
 		if reason != "" {
-			e.Reason, e.Message, e.Topology, e.Leader = reason, message, "", "" // it does not get as far as being placed
+			e.Reason, e.Message, e.Topology, e.Leader = reason, wait.Message, "", "" // it does not get as far as being placed
 			return e, ok
 		}
 	}
@@ -222,3 +224,34 @@ func (t *statusReporter) pendingConditionOf(key gangspec.Key) status.PendingCond
 	})
 	return status.PendingCondition{Reason: e.Reason, Message: e.Message, Pods: pods}
 }
+
+// newsAtOnce is for how many gangs the news are written at the same time: a PodGroup that cannot be written to keeps
+// few other gangs waiting.
+const newsAtOnce = 4
+
+// tellNews reports what is new of a gang in an event, and in the PodGroup's condition.
+func (t *statusReporter) tellNews(ctx context.Context, key gangspec.Key) error {
+	e, ok := t.toTell(key)
+	if !ok {
+		return nil
+	}
+	before, _ := t.lastReported.Swap(key, textOf(e))
+	isNew := before != textOf(e)
+	if !isNew && t.news.NumRequeues(key) == 0 { // otherwise its PodGroup could not be written to
+		return nil
+	}
+	if err := t.lane.Wait(ctx); err != nil {
+		return err
+	}
+	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // it takes back what was reported, and is no event
+		waits(e).Record(t.pl.fw.EventRecorder())
+	}
+	if e.Object.UID != "" && e.Object.Kind == gangspec.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
+		return status.WriteScheduled(ctx, t.groups, e.Gang, e.Reason, e.Message, t.pl.clock.Now())
+	}
+	return nil
+}
+
+// textOf returns what is reported of a gang, and on which PodGroup: a PodGroup that is recreated under its name has
+// nothing yet.
+func textOf(e gangstate.Explanation) string { return string(e.Object.UID) + e.Reason + e.Message }

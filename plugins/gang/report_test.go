@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -36,12 +37,12 @@ func says(pod *v1.Pod, reason, message string) *v1.Pod {
 }
 
 // queue keeps all gangs for a reason, or none.
-type queue struct{ reason, message, limit string }
+type queue struct{ wait, limit queueing.Wait }
 
-func (q *queue) ReportedWaitReason(*v1.Pod) (string, string) { return q.reason, q.message }
-func (q *queue) Limits([]*v1.Pod) (string, string)           { return q.limit, "over the ceiling" }
-func (*queue) Within(members []*v1.Pod) []*v1.Pod            { return members }
-func (*queue) Hopeless(*v1.Pod)                              {}
+func (q *queue) ReportedWait(*v1.Pod) queueing.Wait { return q.wait }
+func (q *queue) Limits([]*v1.Pod) queueing.Wait     { return q.limit }
+func (*queue) Within(members []*v1.Pod) []*v1.Pod   { return members }
+func (*queue) Hopeless(*v1.Pod)                     {}
 
 func uids(pods []*v1.Pod) (list []types.UID) {
 	for _, pod := range pods {
@@ -82,9 +83,9 @@ func TestWhatMembersSay(t *testing.T) {
 	check("it is taken back where it was told", v1alpha1.ReasonAwaitingPlacement, awaiting, members[1])
 	s.see(says(members[0], v1.PodReasonUnschedulable, "0/1 nodes are available: trouble."))
 	check("not where kube-scheduler has tried the pod", v1alpha1.ReasonAwaitingPlacement, awaiting, members[1])
-	turns.reason, turns.message = "QueueClosed", `queue "a" is closed`
-	check("all say what keeps them", turns.reason, turns.message, members...)
-	turns.reason = ""
+	turns.wait = queueing.Wait{Reason: queueing.Closed, Message: `queue "a" is closed`}
+	check("all say what keeps them", string(queueing.Closed), turns.wait.Message, members...)
+	turns.wait = queueing.Wait{}
 	s.see(says(members[1], v1alpha1.ReasonAwaitingPlacement, awaiting))
 	check("all was taken back", "", "")
 	for _, pod := range members {
@@ -164,9 +165,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	if pods := s.reporter.pendingConditionOf(key).Pods; len(pods) != 2 || slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return pod.UID == e.Leader }) {
 		t.Errorf("members %v are told why, want those on which kube-scheduler has not written it", uids(pods))
 	}
-	turns.limit = "QueueCapability"
+	turns.limit.Reason = queueing.Capability
 	check("its queue would not let it have more", "QueueCapability", false)
-	turns.limit = ""
+	turns.limit.Reason = ""
 	s.holds.Nominate(hold.Hold{For: members[0].UID, Holder: holder, Node: "node-0000"})
 	check("room is being made for it", v1alpha1.ReasonPreemptionInProgress, false)
 	idle := newStatusReporter(s.Gang, nil, 10, status.New(await.Closed()), await.Closed()) // which takes nothing from its queue
@@ -188,9 +189,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	if at, _ := s.registry.Progress(members[0]); at.WaitsForRoom {
 		t.Error("a member is rejected, and it counts as waiting for room")
 	}
-	turns.reason, turns.message = v1alpha1.ReasonUnschedulable, "the queue has its share"
+	turns.wait.Reason = queueing.Overused
 	check("so it is, whatever share its queue has", v1alpha1.ReasonMemberRejected, false)
-	turns.reason = "QueueTurn"
+	turns.wait.Reason = queueing.Turn
 	check("it is another's turn", "QueueTurn", false)
 }
 

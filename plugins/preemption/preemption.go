@@ -33,6 +33,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -134,8 +135,8 @@ type Queues interface {
 	EvictedDemand(pods []*v1.Pod) eviction.Demand
 	// QueueOf returns the queue of a pod; empty where its profile has no queues.
 	QueueOf(pod *v1.Pod) string
-	// CurrentWaitReason returns why a pod, or its gang, waits for its turn in its queue now; empty if it does not wait.
-	CurrentWaitReason(pod *v1.Pod) (reason, message string, shut bool)
+	// CurrentWait returns why a pod, or its gang, waits for its turn in its queue now; nothing if it does not wait.
+	CurrentWait(pod *v1.Pod) queueing.Wait
 }
 
 // New returns the factory of the plugin.

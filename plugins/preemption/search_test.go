@@ -380,15 +380,13 @@ type queuesFor string
 
 func (q queuesFor) EvictedDemand([]*v1.Pod) eviction.Demand { return eviction.Demand{Queue: string(q)} }
 func (q queuesFor) QueueOf(*v1.Pod) string                  { return string(q) }
-func (q queuesFor) CurrentWaitReason(*v1.Pod) (reason, message string, shut bool) {
-	return "", "", false
-}
+func (q queuesFor) CurrentWait(*v1.Pod) queueing.Wait       { return queueing.Wait{} }
 
 // fullQueues are queues of which others have taken what they may use.
 type fullQueues struct{ queuesFor }
 
-func (fullQueues) CurrentWaitReason(*v1.Pod) (reason, message string, shut bool) {
-	return string(queueing.Capability), "", false
+func (fullQueues) CurrentWait(*v1.Pod) queueing.Wait {
+	return queueing.Wait{Reason: queueing.Capability}
 }
 
 // TestExtraMembersEvictNothing: only where there are queues is it said what these reclaim for extra members.

@@ -78,8 +78,7 @@ func (pl *GangPreemption) isAboveCeiling(pods []types.UID) bool {
 	if !ok {
 		return false
 	}
-	reason, _, _ := pl.Queues.CurrentWaitReason(pod)
-	return reason == string(queueing.Capability)
+	return pl.Queues.CurrentWait(pod).Reason == queueing.Capability
 }
 
 // lacksRoom reports whether a holder waits only for capacity. A member placed alone does while it replaces one that its

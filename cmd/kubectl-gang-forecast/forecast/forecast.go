@@ -72,7 +72,7 @@ func ask(ctx context.Context, gang string, simulation *simulate.Simulation,
 	if now.Placed == now.Asked {
 		return f, nil
 	}
-	if reason, _, _ := simulation.Set().CurrentWaitReason(asked[0]); reason == string(queueing.Overused) {
+	if simulation.Set().CurrentWait(asked[0]).Reason == queueing.Overused {
 		f.Uncounted = uncounted(simulation.Set().Uncounted(), resource.OfPod(asked[0]))
 	}
 	why, _ := simulation.Set().Gangs().Why(asked[0])
@@ -134,8 +134,8 @@ func caseOf(name, gang string, answer *simulate.Answer, simulation *simulate.Sim
 		return explain.Counted(counts)
 	}
 	c.Nodes, c.Victims, c.Others = explain.Counted(nodes), gangsOf(answer.Victims), gangsOf(answer.Others)
-	kept, _, _ := simulation.Set().CurrentWaitReason(answer.Verdicts[0].Pod)
-	addDecisions(&c, simulation.Decisions(gang, began), kept != "")
+	kept := simulation.Set().CurrentWait(answer.Verdicts[0].Pod).Reason != ""
+	addDecisions(&c, simulation.Decisions(gang, began), kept)
 	return c
 }
 

@@ -194,7 +194,8 @@ func (l *simulationRun) verdict(pod *v1.Pod, explanations map[string]gangstate.E
 		}
 	}
 	if v.Reason == "" { // before its condition says so; most are for a moment only
-		v.Reason, v.Message, v.stands = l.Set().CurrentWaitReason(pod)
+		wait := l.Set().CurrentWait(pod)
+		v.Reason, v.Message, v.stands = string(wait.Reason), wait.Message, wait.Reason.Shut()
 	}
 	return v
 }
