@@ -1,6 +1,7 @@
 package evictions
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -13,32 +14,44 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
+// Preemption is a decision to evict pods for a preemptor.
+type Preemption struct {
+	// Holder holds the places of the preemptor. Claim is the decision in the ledger.
+	Holder hold.Holder
+	Claim  uint64
+	// Leader is a pod of the preemptor. Preemptor and Need name it, and what it asks for, for users.
+	Leader          *v1.Pod
+	Preemptor, Need string
+	// From are the nodes of its victims, as far as known.
+	From map[types.UID]string
+	// Stands reports whether the preemptor still needs the places. It is called without locks.
+	Stands func() bool
+}
+
 // ActivePreemptions tracks the preemptions of all profiles whose victims have not all ended. It is safe for concurrent
 // use.
 type ActivePreemptions struct {
 	mu sync.Mutex
 	// victims have not ended, or have ended recently: the gangs' member counts may still have them. byHolder has the same
-	// by preemptor.
+	// by the holder that they are evicted for.
 	victims  map[types.UID]*victimRecord
 	byHolder map[hold.Holder]map[types.UID]*victimRecord
-	// evicted is when pods of a gang last ended as victims, and by which holder's decisions, as long as these stand.
+	// evicted is when pods of a gang last ended as victims, and for which holder's decisions, as long as these stand.
 	evicted map[Owner]recentEviction
 	// refused are the pods whose eviction the API server refused, and when.
 	refused map[types.UID]time.Time
 	// unexpected is when an eviction was last refused that no dry run had predicted.
 	unexpected time.Time
-	// invalidated are the holders whose decisions relied on victims that do not end.
-	invalidated map[hold.Holder]bool
+	onRelease  []func(preemptions []*Preemption, nodes []string)
 }
 
 // victimRecord is a victim.
 type victimRecord struct {
-	// holder is the preemptor that evicts it.
-	holder hold.Holder
-	owner  Owner
-	// reliedOn are the preemptors that rely on its end, and the claims for which it is evicted even when holder no longer
-	// needs it; 0 for a preemptor that only learns that it stays.
-	reliedOn map[hold.Holder]uint64
+	// chosenBy is the preemption that evicts it. evictedFor is the one that it makes room for: the same, unless another
+	// has taken the places of that preemptor.
+	chosenBy, evictedFor *Preemption
+	owner                Owner
+	node                 string
 	// ended is when it ended; zero if it has not.
 	ended time.Time
 }
@@ -64,73 +77,86 @@ const cautiousFor = time.Hour
 func NewActivePreemptions() *ActivePreemptions {
 	return &ActivePreemptions{
 		victims: map[types.UID]*victimRecord{}, byHolder: map[hold.Holder]map[types.UID]*victimRecord{},
-		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{}, invalidated: map[hold.Holder]bool{},
+		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{},
 	}
 }
 
-// AddVictims adds victims of a preemptor, without those that have ended since they were chosen. They are no longer
-// another preemptor's, though others may rely on their end.
-func (u *ActivePreemptions) AddVictims(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
+// OnRelease registers a function that is called when victims are released: with the preemptions that they were evicted
+// for, and with their nodes, on which others may have awaited their end. It is called without locks, and must be
+// registered before the first victim.
+func (u *ActivePreemptions) OnRelease(tell func(preemptions []*Preemption, nodes []string)) {
+	u.onRelease = append(u.onRelease, tell)
+}
+
+// AddVictims adds victims that a preemption evicts, without those that have ended since they were chosen. It takes over
+// those that others evict.
+func (u *ActivePreemptions) AddVictims(gangs Gangs, p *Preemption, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
-		one := &victimRecord{holder: holder, owner: OwnerOf(gangs, pod), reliedOn: map[hold.Holder]uint64{}}
-		if before := u.victims[pod.UID]; before != nil {
-			if before.hasEnded() {
-				continue
-			}
-			one.reliedOn = before.reliedOn
-			u.remove(pod.UID)
+		one := u.victims[pod.UID]
+		switch {
+		case one == nil:
+			one = &victimRecord{owner: OwnerOf(gangs, pod), node: cmp.Or(p.From[pod.UID], pod.Spec.NodeName)}
+			u.victims[pod.UID] = one
+		case one.hasEnded() || one.chosenBy == p:
+			continue
 		}
-		u.victims[pod.UID] = one
-		if u.byHolder[holder] == nil {
-			u.byHolder[holder] = map[types.UID]*victimRecord{}
-		}
-		u.byHolder[holder][pod.UID] = one
+		one.chosenBy = p
+		u.assign(pod.UID, p)
 	}
 }
 
-// RelyOn records that a preemptor's decision relies on the end of earlier victims. If they were chosen for this
-// preemptor, or for one that it outranks and whose places it takes, they are evicted even when their own preemptor no
-// longer needs the room. Otherwise the preemptor only learns that they stay. RelyOn returns false, and records nothing,
-// if one of the victims has been released.
-func (u *ActivePreemptions) RelyOn(holder hold.Holder, claim uint64, victims []types.UID,
-	outranked []hold.Holder) bool {
+// Adopt makes a preemption the one for which victims are evicted: those that were evicted for an earlier decision about
+// its preemptor, or for one of the outranked holders, whose places it takes. It returns false, and changes nothing, if
+// one of the victims has been released.
+func (u *ActivePreemptions) Adopt(p *Preemption, victims []types.UID, outranked []hold.Holder) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, pod := range victims {
-		if u.victims[pod] == nil {
-			return false
-		}
+	if slices.ContainsFunc(victims, func(pod types.UID) bool { return u.victims[pod] == nil }) {
+		return false
 	}
 	for _, pod := range victims {
-		one := u.victims[pod]
-		inherits := slices.ContainsFunc(slices.Concat(outranked, []hold.Holder{holder}),
-			func(by hold.Holder) bool { return by == one.holder || one.reliedOn[by] != 0 })
-		one.reliedOn[holder] = 0
-		if inherits {
-			one.reliedOn[holder] = claim
+		if by := u.victims[pod].evictedFor.Holder; by == p.Holder || slices.Contains(outranked, by) {
+			u.assign(pod, p)
 		}
 	}
 	return true
 }
 
-// ReliedOnBy returns the decisions of others for which some of these victims are evicted even if their preemptor no
-// longer needs it, by holder.
-func (u *ActivePreemptions) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	by := map[hold.Holder]uint64{}
-	for _, pod := range victims {
-		if one := u.victims[pod.UID]; one != nil && !one.hasEnded() {
-			for holder, claim := range one.reliedOn {
-				if claim != 0 {
-					by[holder] = max(by[holder], claim)
-				}
-			}
+// assign makes a preemption the one for which a victim is evicted; nil ends the record of the victim.
+func (u *ActivePreemptions) assign(victim types.UID, p *Preemption) {
+	one := u.victims[victim]
+	if before := one.evictedFor; before != nil {
+		if delete(u.byHolder[before.Holder], victim); len(u.byHolder[before.Holder]) == 0 {
+			delete(u.byHolder, before.Holder)
 		}
 	}
-	return by
+	if p == nil {
+		delete(u.victims, victim)
+		return
+	}
+	one.evictedFor = p
+	if u.byHolder[p.Holder] == nil {
+		u.byHolder[p.Holder] = map[types.UID]*victimRecord{}
+	}
+	u.byHolder[p.Holder][victim] = one
+}
+
+// NeededBy returns the preemption that needs the end of some of these victims; nil if none does.
+func (u *ActivePreemptions) NeededBy(victims []*v1.Pod) *Preemption {
+	var preemptions []*Preemption
+	u.mu.Lock()
+	for _, pod := range victims {
+		if one := u.victims[pod.UID]; one != nil && !slices.Contains(preemptions, one.evictedFor) {
+			preemptions = append(preemptions, one.evictedFor)
+		}
+	}
+	u.mu.Unlock()
+	if i := slices.IndexFunc(preemptions, func(p *Preemption) bool { return p.Stands() }); i >= 0 {
+		return preemptions[i]
+	}
+	return nil
 }
 
 // RecordEnd records that a pod has ended. It reports whether the pod is a victim, or was one until recently.
@@ -143,7 +169,7 @@ func (u *ActivePreemptions) RecordEnd(pod types.UID, now time.Time) bool {
 	}
 	victim.ended = now
 	if !victim.owner.IsPod() {
-		u.evicted[victim.owner] = recentEviction{now, victim.holder}
+		u.evicted[victim.owner] = recentEviction{now, victim.evictedFor.Holder}
 	}
 	return true
 }
@@ -154,7 +180,7 @@ func (u *ActivePreemptions) dropOldEnded(now time.Time) {
 	defer u.mu.Unlock()
 	for pod, one := range u.victims {
 		if one.hasEnded() && now.Sub(one.ended) > endedFor {
-			u.remove(pod)
+			u.assign(pod, nil)
 		}
 	}
 	maps.DeleteFunc(u.evicted,
@@ -188,9 +214,9 @@ func (u *ActivePreemptions) Conclude(holder hold.Holder) {
 // refuse records that the eviction of a victim was refused.
 func (u *ActivePreemptions) refuse(victim types.UID, now time.Time) {
 	u.mu.Lock()
-	defer u.mu.Unlock()
 	u.refused[victim] = now
-	u.release(victim)
+	u.mu.Unlock()
+	u.GiveUp(victim)
 }
 
 // refuseUnexpectedly records that the eviction of a victim was refused although no dry run had predicted it.
@@ -236,62 +262,32 @@ func (u *ActivePreemptions) Refusals(now time.Time) map[types.UID]bool {
 	return list
 }
 
-// Release records that a victim does not end.
-func (u *ActivePreemptions) Release(victim types.UID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.release(victim)
+// Release records that victims which a preemption evicts do not end. It ignores those that another evicts by now.
+func (u *ActivePreemptions) Release(p *Preemption, victims ...types.UID) {
+	u.release(victims, func(one *victimRecord) bool { return one.chosenBy == p })
 }
 
-// GiveUp records that a victim does not end in time: its preemptor has to decide anew, too.
-func (u *ActivePreemptions) GiveUp(victim types.UID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if one := u.victims[victim]; one != nil && !one.hasEnded() {
-		u.invalidated[one.holder] = true
-	}
-	u.release(victim)
+// GiveUp records that victims do not end, or not in time, whoever evicts them.
+func (u *ActivePreemptions) GiveUp(victims ...types.UID) {
+	u.release(victims, func(*victimRecord) bool { return true })
 }
 
-// ReleaseFrom records that a victim of a preemptor does not end. It ignores a victim that is another preemptor's by
-// now.
-func (u *ActivePreemptions) ReleaseFrom(holder hold.Holder, victim types.UID) {
+// release removes victims that have not ended, and calls the functions of OnRelease.
+func (u *ActivePreemptions) release(victims []types.UID, which func(*victimRecord) bool) {
+	var preemptions []*Preemption
+	var nodes []string
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	if one := u.victims[victim]; one != nil && one.holder == holder {
-		u.release(victim)
-	}
-}
-
-// TakeInvalidated returns and clears the holders of a profile whose decisions relied on victims that do not end.
-func (u *ActivePreemptions) TakeInvalidated(profile string) (holders []hold.Holder) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for holder := range u.invalidated {
-		if holder.Profile == profile {
-			holders = append(holders, holder)
-			delete(u.invalidated, holder)
+	for _, pod := range victims {
+		if one := u.victims[pod]; one != nil && !one.hasEnded() && which(one) {
+			u.assign(pod, nil)
+			preemptions, nodes = append(preemptions, one.evictedFor), append(nodes, one.node)
 		}
 	}
-	return holders
-}
-
-func (u *ActivePreemptions) release(victim types.UID) {
-	one := u.victims[victim]
-	if one == nil || one.hasEnded() {
-		return
-	}
-	for holder := range one.reliedOn {
-		u.invalidated[holder] = true
-	}
-	u.remove(victim)
-}
-
-func (u *ActivePreemptions) remove(victim types.UID) {
-	holder := u.victims[victim].holder
-	delete(u.victims, victim)
-	if delete(u.byHolder[holder], victim); len(u.byHolder[holder]) == 0 {
-		delete(u.byHolder, holder)
+	u.mu.Unlock()
+	if len(nodes) > 0 {
+		for _, tell := range u.onRelease {
+			tell(preemptions, nodes)
+		}
 	}
 }
 

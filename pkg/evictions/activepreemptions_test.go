@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,15 +20,20 @@ func pods(uids ...types.UID) []*v1.Pod {
 	return list
 }
 
+// preemptionOf returns a preemption that stands.
+func preemptionOf(group string) *Preemption {
+	return &Preemption{Holder: hold.Holder{Group: group}, Stands: func() bool { return true }}
+}
+
 func TestUnderway(t *testing.T) {
 	u, now := NewActivePreemptions(), time.Now()
-	u.AddVictims(known{}, hold.Holder{Group: "x"}, pods("a", "b", "c"))
+	u.AddVictims(known{}, preemptionOf("x"), pods("a", "b", "c"))
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 3 || u.Victims(hold.Holder{Group: "y"}) != 0 {
 		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims(hold.Holder{Group: "y"}))
 	}
 	u.RecordEnd("a", now)
 	u.RecordEnd("stranger", now)
-	u.Release("b")
+	u.GiveUp("b")
 	u.refuse("c", now)
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 0 {
 		t.Errorf("%d victims have not ended, want none", n)
@@ -42,7 +45,7 @@ func TestUnderway(t *testing.T) {
 		t.Errorf("refused: %v, want c", refused)
 	}
 	later := now.Add(time.Hour)
-	u.AddVictims(known{}, hold.Holder{Group: "y"}, pods("d"))
+	u.AddVictims(known{}, preemptionOf("y"), pods("d"))
 	u.RecordEnd("d", later)
 	u.dropOldEnded(later)
 	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
@@ -50,43 +53,80 @@ func TestUnderway(t *testing.T) {
 	}
 }
 
-// TestReliedOn: who relies on the end of victims keeps their eviction going if they were chosen for it, or for one that
-// it outranks.
-func TestReliedOn(t *testing.T) {
-	of := func(name string) hold.Holder { return hold.Holder{Group: name} }
-	type relies struct {
+// TestAdopt: each victim is evicted for one preemption. One that takes the places of others adopts their victims, and
+// awaits them in their stead; one that has found free places adopts none. Who evicts a victim releases it, and who
+// awaits it is told.
+func TestAdopt(t *testing.T) {
+	type adopts struct {
 		by       string
-		claim    uint64
 		outranks []hold.Holder
 	}
+	of := func(names ...string) (list []hold.Holder) {
+		for _, name := range names {
+			list = append(list, hold.Holder{Group: name})
+		}
+		return list
+	}
 	for sentence, c := range map[string]struct {
-		relies []relies
-		want   map[hold.Holder]uint64
+		adopts []adopts
+		want   string
 	}{
-		"nobody":                         {},
-		"its own preemptor, anew":        {[]relies{{"first", 2, nil}}, map[hold.Holder]uint64{of("first"): 2}},
-		"one that takes its places":      {[]relies{{"high", 2, []hold.Holder{of("first")}}}, map[hold.Holder]uint64{of("high"): 2}},
-		"one that takes those, in turn":  {[]relies{{"high", 2, []hold.Holder{of("first")}}, {"higher", 3, []hold.Holder{of("high")}}}, map[hold.Holder]uint64{of("high"): 2, of("higher"): 3}},
-		"one that took them, anew":       {[]relies{{"high", 2, []hold.Holder{of("first")}}, {"high", 3, nil}}, map[hold.Holder]uint64{of("high"): 3}},
-		"one that has found free places": {[]relies{{"other", 2, nil}}, nil},
-		"one that outranks another":      {[]relies{{"other", 2, []hold.Holder{of("third")}}}, nil},
+		"nobody":                           {nil, "first"},
+		"its own preemptor, anew":          {[]adopts{{"first", nil}}, "first"},
+		"one that takes its places":        {[]adopts{{"high", of("first")}}, "high"},
+		"one that takes those, in turn":    {[]adopts{{"high", of("first")}, {"higher", of("high")}}, "higher"},
+		"one that takes those of another":  {[]adopts{{"high", of("first")}, {"higher", of("first")}}, "high"},
+		"one that took them, anew":         {[]adopts{{"high", of("first")}, {"high", nil}}, "high"},
+		"one that has found free places":   {[]adopts{{"other", nil}}, "first"},
+		"one that outranks another":        {[]adopts{{"other", of("third")}}, "first"},
+		"one that outranks it and another": {[]adopts{{"high", of("third", "first")}}, "high"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			u := NewActivePreemptions()
-			u.AddVictims(known{}, of("first"), pods("a", "b"))
-			for _, r := range c.relies {
-				if !u.RelyOn(of(r.by), r.claim, []types.UID{"a", "b"}, r.outranks) {
-					t.Fatal("it cannot rely on victims")
+			u, told := NewActivePreemptions(), ""
+			u.OnRelease(func(preemptions []*Preemption, nodes []string) {
+				told += preemptions[0].Holder.Group + " on " + nodes[0]
+			})
+			victims, first := members("v", 2, 0, "n0"), preemptionOf("first")
+			last := first
+			u.AddVictims(known{}, first, victims)
+			for _, one := range c.adopts {
+				p := preemptionOf(one.by)
+				if !u.Adopt(p, []types.UID{victims[0].UID, victims[1].UID}, one.outranks) {
+					t.Fatal("there are no such victims")
+				}
+				if p.Holder.Group == c.want {
+					last = p
 				}
 			}
-			if diff := cmp.Diff(c.want, u.ReliedOnBy(pods("b")), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("evicted in any case for (-want +got):\n%s", diff)
-			}
-			u.Release("a")
-			for _, r := range c.relies {
-				if !u.invalidated[of(r.by)] {
-					t.Errorf("%s is not told that a victim stays", r.by)
+			u.AddVictims(known{}, first, victims) // by whom they are evicted
+			for _, name := range []string{"first", "high", "higher", "other", "third"} {
+				want := 0
+				if name == c.want {
+					want = 2
 				}
+				if n := u.Victims(hold.Holder{Group: name}); n != want {
+					t.Errorf("%s awaits %d victims, want %d", name, n, want)
+				}
+			}
+			if got := u.NeededBy(victims); got != last {
+				t.Errorf("needed by %+v, want %s", got, c.want)
+			}
+			last.Stands = func() bool { return false }
+			if got := u.NeededBy(victims); got != nil {
+				t.Errorf("needed by %s, which needs nothing any more", got.Holder)
+			}
+			if last != first {
+				u.Release(last, victims[0].UID)
+				if told != "" || len(u.All()) != 2 {
+					t.Error("one that does not evict a victim has released it")
+				}
+			}
+			u.Release(first, victims[0].UID)
+			if told != c.want+" on n0" || len(u.All()) != 1 {
+				t.Errorf("told: %q, want %s; %d victims are left, want one", told, c.want, len(u.All()))
+			}
+			if u.Adopt(preemptionOf("late"), []types.UID{victims[1].UID, victims[0].UID}, of(c.want)) || u.Victims(of(c.want)[0]) != 1 {
+				t.Error("a victim is adopted beside one that stays")
 			}
 		})
 	}
@@ -95,7 +135,7 @@ func TestReliedOn(t *testing.T) {
 // TestOldEvictions: evictions are remembered as long as any cool-down is.
 func TestOldEvictions(t *testing.T) {
 	u, now, gang := NewActivePreemptions(), time.Now(), members("g", 1, 1, "n0")
-	u.AddVictims(known{}, hold.Holder{Group: "x"}, gang)
+	u.AddVictims(known{}, preemptionOf("x"), gang)
 	u.RecordEnd(gang[0].UID, now)
 	for _, after := range []time.Duration{config.MaxEvictionCooldown, config.MaxEvictionCooldown + 1} {
 		u.dropOldEnded(now.Add(after))
@@ -109,7 +149,7 @@ func TestOldEvictions(t *testing.T) {
 // TestRecordEnd: a preemptor awaits a victim until it has ended. For a while, its end may be reported again.
 func TestRecordEnd(t *testing.T) {
 	u, now, x := NewActivePreemptions(), time.Now(), hold.Holder{Group: "x"}
-	u.AddVictims(known{}, x, pods("a", "b", "c"))
+	u.AddVictims(known{}, preemptionOf("x"), pods("a", "b", "c"))
 	check := func(what string, want int) {
 		t.Helper()
 		if got := u.Victims(x); got != want {
@@ -123,7 +163,7 @@ func TestRecordEnd(t *testing.T) {
 		}
 	}
 	check("one has ended", 2)
-	u.Release("c")
+	u.GiveUp("c")
 	check("one is spared", 1)
 	if u.RecordEnd("c", now) || u.RecordEnd("stranger", now) {
 		t.Error("others were victims")
@@ -144,9 +184,9 @@ func TestRecordEnd(t *testing.T) {
 func TestFreed(t *testing.T) {
 	u, now := NewActivePreemptions(), time.Now()
 	x, y := hold.Holder{Group: "x"}, hold.Holder{Group: "y"}
-	u.AddVictims(known{}, x, pods("a", "b"))
-	u.AddVictims(known{}, y, pods("c", "d"))
-	u.Release("c")
+	u.AddVictims(known{}, preemptionOf("x"), pods("a", "b"))
+	u.AddVictims(known{}, preemptionOf("y"), pods("c", "d"))
+	u.GiveUp("c")
 	u.RecordEnd("a", now)
 	if at := u.LastFreed(x); !at.Equal(now) || !u.LastFreed(y).IsZero() {
 		t.Errorf("x at %s, y at %s; want x now, y never", at, u.LastFreed(y))

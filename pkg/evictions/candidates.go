@@ -2,6 +2,7 @@ package evictions
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ type Place struct {
 // Ending returns the pods that end without being chosen: those that are being deleted, and those being evicted. leaving
 // are the ending pods that are not [Stuck].
 func Ending(nodes Nodes, underway map[types.UID]bool, now time.Time) (ending map[types.UID]bool, leaving []Place) {
-	ending = underway
+	ending = maps.Clone(underway)
 	for node := range nodes.Len() {
 		for _, info := range nodes.Node(node).GetPods() {
 			pod := info.GetPod()

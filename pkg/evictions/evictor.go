@@ -97,16 +97,16 @@ type Eviction struct {
 	Note string
 }
 
-// Evict ends a pod, and no other of its name. A pod that has lost its place meanwhile runs on, or waits. Evict marks
-// the pod first unless it is marked, and then evicts it only if that is still needed.
-func (e *Evictor) Evict(ctx context.Context, one Eviction) (Outcome, error) {
+// Evict ends a victim of a preemption, and no other pod of its name. A pod that has lost its place meanwhile runs on,
+// or waits. Evict marks the pod first unless it is marked, and then evicts it only if that is still needed.
+func (e *Evictor) Evict(ctx context.Context, p *Preemption, one Eviction) (Outcome, error) {
 	outcome, err := e.evict(ctx, one)
 	switch {
 	case err == nil && (outcome == Ends || outcome == WasGone):
 	case refuses(err):
 		e.Underway.refuseUnexpectedly(one.Pod.UID, e.Clock.Now())
 	default:
-		e.Underway.Release(one.Pod.UID)
+		e.Underway.Release(p, one.Pod.UID)
 	}
 	if err != nil {
 		return outcome, fmt.Errorf("evicting pod %s: %w", klog.KObj(one.Pod), err)

@@ -71,9 +71,10 @@ func TestEvict(t *testing.T) {
 			if c.permit {
 				s.InFlight = onTheirWay{pod.UID: {}}
 			}
-			s.Underway.AddVictims(s.Gangs, hold.Holder{Group: "p"}, []*v1.Pod{pod})
+			p := preemptionOf("p")
+			s.Underway.AddVictims(s.Gangs, p, []*v1.Pod{pod})
 			c.turn.Pod, c.turn.Note = pod, "why"
-			got, err := s.Evict(s.ctx, c.turn)
+			got, err := s.Evict(s.ctx, p, c.turn)
 			if got != c.want || c.fails != (err != nil) {
 				t.Errorf("outcome %v, %v, want %v; fails: %v", got, err, c.want, c.fails)
 			}
@@ -94,6 +95,21 @@ func TestEvict(t *testing.T) {
 				t.Errorf("event %q, want %q", event, c.event)
 			}
 		})
+	}
+}
+
+// TestTakenFromItsPreemption: a pod that another preemption evicts by now stays its victim, whatever comes of the first.
+func TestTakenFromItsPreemption(t *testing.T) {
+	pod := members("v", 1, 0, "n0")[0]
+	s := newStage(t, nil, pod)
+	first, second := preemptionOf("p"), preemptionOf("q")
+	s.Underway.AddVictims(s.Gangs, first, []*v1.Pod{pod})
+	s.Underway.AddVictims(s.Gangs, second, []*v1.Pod{pod})
+	if got, err := s.Evict(s.ctx, first, Eviction{Pod: pod, Needed: func() bool { return false }}); got != RunsOn || err != nil {
+		t.Errorf("outcome %v, %v, want that it runs on", got, err)
+	}
+	if n := s.Underway.Victims(second.Holder); n != 1 {
+		t.Errorf("the second awaits %d victims, want one", n)
 	}
 }
 
@@ -160,12 +176,14 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 			now := time.Now()
 			victim.DeletionTimestamp = &metav1.Time{Time: now.Add(-c.since)}
 			s := newStage(t, known{}, victim)
-			s.Underway.AddVictims(s.Gangs, hold.Holder{Group: "p"}, []*v1.Pod{victim})
+			told := 0
+			s.Underway.OnRelease(func(preemptions []*Preemption, _ []string) { told += len(preemptions) })
+			s.Underway.AddVictims(s.Gangs, preemptionOf("p"), []*v1.Pod{victim})
 			s.ReleaseStuck(now)
 			if got := s.Underway.Victims(hold.Holder{Group: "p"}); got != c.want {
 				t.Errorf("%d victims are waited for, want %d", got, c.want)
 			}
-			if told := len(s.Underway.TakeInvalidated("")); told != 1-c.want {
+			if told != 1-c.want {
 				t.Errorf("%d preemptors are to look for others, want %d", told, 1-c.want)
 			}
 		})
@@ -175,10 +193,12 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 // TestVictimsThatEndedUnseen: a victim that ended before it was recorded is not waited for, and is forgotten.
 func TestVictimsThatEndedUnseen(t *testing.T) {
 	s, now, p := newStage(t, known{}), time.Now(), hold.Holder{Group: "p"}
-	s.Underway.AddVictims(s.Gangs, p, members("v", 1, 0, "n0"))
+	told := 0
+	s.Underway.OnRelease(func([]*Preemption, []string) { told++ })
+	s.Underway.AddVictims(s.Gangs, preemptionOf("p"), members("v", 1, 0, "n0"))
 	s.ReleaseStuck(now)
-	if n, told := s.Underway.Victims(p), s.Underway.TakeInvalidated(""); n > 0 || len(told) > 0 {
-		t.Errorf("%d victims are waited for, %v are to look for others", n, told)
+	if n := s.Underway.Victims(p); n > 0 || told > 0 {
+		t.Errorf("%d victims are waited for, %d are to look for others", n, told)
 	}
 	s.ReleaseStuck(now.Add(2 * endedFor))
 	if all := s.Underway.All(); len(all) > 0 {

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // TestKinds: pods of one origin that differ in nothing but what numbers them are of one kind.
@@ -157,11 +156,11 @@ func TestUnexpectedRefusal(t *testing.T) {
 		}
 		return nil
 	}
-	s.Underway.AddVictims(s.Gangs, hold.Holder{Group: "p"}, pods)
+	s.Underway.AddVictims(s.Gangs, preemptionOf("p"), pods)
 	if errs := s.RehearseAll(s.ctx, pods); len(errs) != 0 || asked != 1 {
 		t.Fatalf("%d were asked about, %v, want one without an error", asked, errs)
 	}
-	if _, err := s.Evict(s.ctx, Eviction{Pod: pods[2]}); err == nil {
+	if _, err := s.Evict(s.ctx, preemptionOf("p"), Eviction{Pod: pods[2]}); err == nil {
 		t.Fatal("no error")
 	}
 	if asked = 0; len(s.RehearseAll(s.ctx, pods)) != 1 || asked != 3 {

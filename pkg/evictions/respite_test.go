@@ -68,7 +68,7 @@ func TestRespite(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			underway := NewActivePreemptions()
 			if c.evicted > 0 {
-				underway.AddVictims(known{}, hold.Holder{Group: cmp.Or(c.by, "x")}, members("g", 4, 2, "n2")[3:])
+				underway.AddVictims(known{}, preemptionOf(cmp.Or(c.by, "x")), members("g", 4, 2, "n2")[3:])
 				underway.RecordEnd("g-3", now.Add(-c.evicted))
 			}
 			if c.over {

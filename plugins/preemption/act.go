@@ -27,26 +27,34 @@ type execution struct {
 	counted sync.Once
 }
 
-// begin begins a preemption. It holds the places from now on; evictions and nominations follow on goroutines, since
-// they call the API server. It does nothing and returns false if pods that other preemptors had chosen, and that the
-// plan assumed gone, are no longer victims.
-func (pl *GangPreemption) begin(ctx context.Context, d *demand, f *found) bool {
-	holder := pl.holder(d)
-	f.claim = pl.Holds.NewClaim()
-	if !pl.Underway.RelyOn(holder, f.claim, f.reliesOn, f.outrank) {
-		return false
-	}
+// beginPreemption holds the places that were found, and adopts the victims of those whose places it takes; evictions
+// and nominations follow on a goroutine, since they call the API server. It holds nothing and returns false if pods that
+// had been chosen before, and that the plan assumed gone, are no longer victims.
+func (pl *GangPreemption) beginPreemption(ctx context.Context, d *demand, f *found) bool {
+	e := &execution{GangPreemption: pl, d: d, f: f}
+	e.decide()
 	for uid, node := range f.plan.Nodes {
 		demand := f.plan.Demand[uid]
-		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.gang.Priority, Request: demand.Request,
-			Ports: demand.Ports, Devices: demand.Devices, Claim: f.claim})
+		pl.Holds.Nominate(hold.Hold{For: uid, Holder: f.preemption.Holder, Node: node, Priority: d.gang.Priority,
+			Request: demand.Request, Ports: demand.Ports, Devices: demand.Devices, Claim: f.preemption.Claim})
+	}
+	// After the nominations: who is nominated to the node of a victim that is released looks again.
+	if !pl.Underway.Adopt(f.preemption, f.leaving, f.outrank) {
+		e.dropNominations()
+		return false
 	}
 	pl.dropOutranked(f)
 	pl.Gangs.Yield(ctx, f.outrank)
-	pl.Underway.AddVictims(pl.Gangs, holder, f.victims)
+	pl.Underway.AddVictims(pl.Gangs, f.preemption, f.victims)
 	// The cycle's context ends with the cycle.
-	go (&execution{GangPreemption: pl, d: d, f: f}).carryOut(context.WithoutCancel(ctx))
+	go e.carryOut(context.WithoutCancel(ctx))
 	return true
+}
+
+// decide makes what was found a decision.
+func (e *execution) decide() {
+	e.f.preemption = &evictions.Preemption{Holder: e.holder(e.d), Claim: e.Holds.NewClaim(), Leader: e.d.leader,
+		Preemptor: e.d.String(), Need: e.d.need.String(), From: e.f.from, Stands: e.preemptorNeeds}
 }
 
 // deadline bounds the API calls of one preemption.
@@ -61,9 +69,7 @@ func (e *execution) carryOut(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	failed, stale := e.prepare(ctx)
 	withdrawn := len(failed) > 0 || stale != ""
-	if withdrawn {
-		e.withdraw()
-	} else {
+	if !withdrawn {
 		failed = e.evictAll(ctx)
 	}
 	after := time.Duration(0)
@@ -78,6 +84,7 @@ func (e *execution) carryOut(ctx context.Context) {
 	}
 	if withdrawn {
 		after = e.pause(e.d, after, aborted, msgAborted)
+		e.withdraw()
 	} else {
 		e.pauses.end(e.d.attempt.Group)
 	}
@@ -104,14 +111,25 @@ func (e *execution) prepare(ctx context.Context) (failed []error, stale string) 
 	return nil, ""
 }
 
-// withdraw takes back the nominations of a decision that is not carried out. Later nominations stand.
+// withdraw takes back a decision that is not carried out.
 func (e *execution) withdraw() {
+	e.dropNominations()
+	e.releaseVictims(e.f.victims)
+}
+
+// dropNominations ends the nominations of the decision. Later ones stand.
+func (e *execution) dropNominations() {
 	for uid := range e.f.plan.Nodes {
-		if one, ok := e.Holds.Nomination(uid); ok && one.Claim == e.f.claim {
+		if e.isNominated(uid) {
 			e.Holds.DropNomination(uid)
 		}
 	}
-	e.releaseVictims(e.f.victims)
+}
+
+// isNominated reports whether a pod has a nomination of the decision.
+func (e *execution) isNominated(pod types.UID) bool {
+	one, ok := e.Holds.Nomination(pod)
+	return ok && one.Claim == e.f.preemption.Claim
 }
 
 // pauseAfterErrors is how long a preemptor waits after an error.
@@ -128,15 +146,16 @@ func (e *execution) evictAll(ctx context.Context) []error {
 	}
 	units := e.f.units(e.args.EvictBrokenGangs)
 	errs := evictions.InParallel(ctx, len(units), func(i int) error {
-		switch u := units[i]; {
-		case !e.victimsNeeded(u.pods):
+		u := units[i]
+		switch p := e.Underway.NeededBy(u.pods); {
+		case p == nil:
 			e.releaseVictims(u.pods)
 			return nil
 		case u.gang != (evictions.Owner{}):
-			return e.evictWhole(ctx, u)
+			return e.evictWhole(ctx, p, u)
 		default:
-			return e.evictOne(ctx, evictions.Eviction{Pod: u.pods[0], From: e.f.from[u.pods[0].UID],
-				Needed: func() bool { return e.victimsNeeded(u.pods) }})
+			return e.evictOne(ctx, p, evictions.Eviction{Pod: u.pods[0], From: e.f.from[u.pods[0].UID],
+				Needed: func() bool { return e.Underway.NeededBy(u.pods) != nil }})
 		}
 	})
 	e.releaseVictims(e.f.victims) // time may have been up before their turn
@@ -215,20 +234,19 @@ func (e *execution) hasEvicted(pod types.UID) bool {
 // releaseVictims records that those of some victims that were not evicted stay. It ignores pods that another preemptor
 // has chosen since.
 func (e *execution) releaseVictims(pods []*v1.Pod) {
+	var stay []types.UID
 	for _, pod := range pods {
 		if !e.hasEvicted(pod.UID) {
-			e.Underway.ReleaseFrom(e.holder(e.d), pod.UID)
+			stay = append(stay, pod.UID)
 		}
 	}
+	e.Underway.Release(e.f.preemption, stay...)
 }
 
-// evictOne evicts a pod for a preemptor if that is still needed once the pod is marked.
-func (e *execution) evictOne(ctx context.Context, one evictions.Eviction) error {
-	one.For, one.Note = e.d.leader, e.f.eventNote(e.d, e.d.String(), one.Pod)
-	if taker, name := e.otherPreemptor(one.Pod); taker != nil {
-		one.For, one.Note = taker, e.f.eventNote(e.d, name, one.Pod)
-	}
-	outcome, err := e.evictor.Evict(ctx, one)
+// evictOne evicts a pod for a preemption if that is still needed once the pod is marked.
+func (e *execution) evictOne(ctx context.Context, p *evictions.Preemption, one evictions.Eviction) error {
+	one.For, one.Note = p.Leader, e.f.eventNote(p, one.Pod)
+	outcome, err := e.evictor.Evict(ctx, e.f.preemption, one)
 	if err != nil || e.hasEvicted(one.Pod.UID) { // its owner was to delete it, and did not
 		return err
 	}

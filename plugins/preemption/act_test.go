@@ -159,11 +159,11 @@ func (s *stage) decide(t *testing.T, d *demand) *found {
 
 // promise holds the places that were found, as a decision does that is acted upon.
 func (s *stage) promise(d *demand, f *found) {
-	f.claim = s.Holds.NewClaim()
+	s.execution(d, f).decide()
 	for uid, on := range f.plan.Nodes {
-		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.gang.Priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
+		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.gang.Priority, Request: f.plan.Demand[uid].Request, Claim: f.preemption.Claim})
 	}
-	s.Underway.AddVictims(s.Gangs, s.holder(d), f.victims)
+	s.Underway.AddVictims(s.Gangs, f.preemption, f.victims)
 }
 
 // TestVictimsWhoseEndNobodySees: a preemptor awaits its other victims only, those that were not gone before they were
@@ -173,7 +173,7 @@ func TestVictimsWhoseEndNobodySees(t *testing.T) {
 	victims := slices.Concat(members("v", 1, 0, 10, 1, "n0"), members("w", 1, 0, 10, 1, "gone"), members("x", 1, 0, 10, 1, "n0"))
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims[:1], preemptor[0], preemptor[1], victims[0], victims[1])
 	d := s.demand(t, gangspec.Spec{}, preemptor...)
-	s.Underway.AddVictims(s.Gangs, s.holder(d), victims)
+	s.Underway.AddVictims(s.Gangs, s.decision(d), victims)
 	if message := s.mustWait(d); message != msgWaiting {
 		t.Errorf("it does not wait: %q", message)
 	}

@@ -29,8 +29,8 @@ type searching struct {
 	room  *planner.Simulation
 	// refused are the pods whose eviction the API server refused recently.
 	refused map[types.UID]bool
-	// promised are the pods, by node, that were chosen before and that are not being deleted yet.
-	promised map[string][]types.UID
+	// victims are the pods, by node, that were chosen before.
+	victims map[string][]types.UID
 	// evictable is what nodes would gain if all pods that may be evicted went, as far as asked.
 	evictable gains
 }
@@ -40,19 +40,19 @@ type searching struct {
 func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planner.Simulation,
 	round *extension.Round) (*searching, error) {
 	now := pl.clock.Now()
-	ending, leaving := evictions.Ending(room, pl.Underway.All(), now)
-	promised := map[string][]types.UID{}
+	underway, victims := pl.Underway.All(), map[string][]types.UID{}
+	ending, leaving := evictions.Ending(room, underway, now)
 	for _, one := range leaving {
-		if pod := one.Info.GetPod(); pod.DeletionTimestamp == nil {
+		if uid := one.Info.GetPod().UID; underway[uid] {
 			name := room.Node(one.Node).Node().Name
-			promised[name] = append(promised[name], pod.UID)
+			victims[name] = append(victims[name], uid)
 		}
 		if err := room.Remove(ctx, one.Info, one.Node); err != nil {
 			return nil, err
 		}
 	}
 	s := &searching{
-		pl: pl, d: d, round: round, room: room, refused: pl.Underway.Refusals(now), promised: promised, evictable: gains{},
+		pl: pl, d: d, round: round, room: room, refused: pl.Underway.Refusals(now), victims: victims, evictable: gains{},
 		Candidates: &evictions.Candidates{
 			Nodes: room, Gangs: pl.Gangs, Own: d.own, Ending: ending, Request: d.givenBack, Now: now,
 			Grace: pl.args.BrokenGrace.Duration,

@@ -27,7 +27,7 @@ func TestEvictionCooldown(t *testing.T) {
 		"places are held for it": {func(*testing.T, *stage, *demand) {}, "v-1"},
 		"others of its victims have not ended": {func(_ *testing.T, s *stage, d *demand) {
 			s.Holds.DropNominations(s.holder(d))
-			s.Underway.AddVictims(s.Gangs, s.holder(d), members("w", 1, 0, 10, 1, "n1"))
+			s.Underway.AddVictims(s.Gangs, s.decision(d), members("w", 1, 0, 10, 1, "n1"))
 		}, "v-1"},
 		"what it decided next was taken back":             {func(t *testing.T, s *stage, d *demand) { takenBack(t, s, d, 0) }, "v-1"},
 		"that was so, and it did not come again for long": {func(t *testing.T, s *stage, d *demand) { takenBack(t, s, d, time.Minute) }, "none"},

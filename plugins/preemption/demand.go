@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
@@ -172,6 +173,12 @@ func (pl *GangPreemption) continues(d *demand) bool {
 	return pause.why == aborted || pl.Holds.Nominated(pl.holder(d)) || pl.Underway.Victims(pl.holder(d)) > 0
 }
 
+// isNominatedTo reports whether places are held for a preemptor on all these nodes.
+func (pl *GangPreemption) isNominatedTo(d *demand, nodes []string) bool {
+	holder := pl.holder(d)
+	return pl.Holds.Nominated(holder) && sets.New(pl.Holds.NodesOf(holder)...).HasAll(nodes...)
+}
+
 // victimsEnding reports whether victims of the preemptor are still ending. It drops victims that do not end, or whose
 // node is gone: the preemptor looks for others.
 func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
@@ -187,7 +194,7 @@ func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
 		case err == nil && !evictions.Stuck(pod, now):
 			some = true
 		case pod.Spec.NodeName != "": // otherwise it is called off
-			pl.Underway.ReleaseFrom(holder, uid)
+			pl.Underway.GiveUp(uid)
 		}
 	}
 	return some

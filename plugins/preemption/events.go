@@ -62,10 +62,10 @@ func preempting(d *demand, f *found, remark string) status.Event {
 }
 
 // evicted returns the event on what made the pods of a gang that goes whole, with the record of its eviction.
-func evicted(d *demand, namespace string, owner *metav1.OwnerReference, record eviction.Record,
+func evicted(p *evictions.Preemption, namespace string, owner *metav1.OwnerReference, record eviction.Record,
 	note string) status.Event {
 	return status.Event{On: &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace,
-		Name: owner.Name, UID: owner.UID}, Related: d.leader, Type: v1.EventTypeNormal, Reason: EventEvicted,
+		Name: owner.Name, UID: owner.UID}, Related: p.Leader, Type: v1.EventTypeNormal, Reason: EventEvicted,
 		Action: evictions.ActionPreempting, Note: note,
 		Annotations: map[string]string{v1alpha1.EvictedAnnotation: record.Annotation()}}
 }

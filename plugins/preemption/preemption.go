@@ -171,6 +171,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			return nil, err
 		}
 		pl.Holds.OnRenominate(pl.queueNomination)
+		pl.Underway.OnRelease(pl.retryAwaiting)
 		go pl.syncNominations(ctx)
 		go pl.Leading.Every(ctx, pl.clock, tidyInterval, func() { pl.tidy(ctx) })
 		go pl.activateRetries(ctx)
@@ -223,7 +224,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case err != nil:
 		pl.pause(d, took, foundNothing, pl.noVictimsMessage(d))
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && found.waits() && pl.Holds.Nominated(pl.holder(d)):
+	case found != nil && found.waits() && pl.isNominatedTo(d, found.nodes()):
 		pl.pause(d, took, waitsForEnding, msgWaiting)
 		return nil, d.refused(msgWaiting)
 	case found == nil && d.delayed:
@@ -252,7 +253,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers",
 		d.textWorth(found.selection.Gain(), found.selection.Cost()), "took", took, "cutShort", d.cutShort)
 	pl.recordDecision(ctx, d, found, decisions.Evict, pl.cutShortMessage(d))
-	if !pl.begin(ctx, d, found) {
+	if !pl.beginPreemption(ctx, d, found) {
 		pl.recordDecision(ctx, d, found, decisions.Withdrawn, msgAborted)
 		pl.retryAfter(d.leader, pl.pause(d, 0, aborted, msgAborted))
 		return nil, d.refused(msgWaiting)

@@ -38,10 +38,10 @@ type found struct {
 	domain  string
 	// round is the one that found them; the zero value if no pod goes.
 	round extension.Round
-	// claim identifies the decision in the ledger once it is carried out.
-	claim uint64
-	// reliesOn are victims that were chosen before, not being deleted yet, on the preemptor's nodes.
-	reliesOn []types.UID
+	// leaving are victims that were chosen before, on the preemptor's nodes.
+	leaving []types.UID
+	// preemption is the decision, once there is one.
+	preemption *evictions.Preemption
 }
 
 // waits reports whether the preemptor fits once pods that are ending have ended.
@@ -168,7 +168,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	}
 	best.outrank = pl.Holds.Among(outrank, slices.Values(best.nodes()))
 	for _, node := range best.nodes() {
-		best.reliesOn = append(best.reliesOn, s.promised[node]...)
+		best.leaving = append(best.leaving, s.victims[node]...)
 	}
 	if round != nil {
 		best.round = *round

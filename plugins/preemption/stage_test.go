@@ -95,7 +95,18 @@ func (noPromises) Yield(context.Context, []hold.Holder, []string, int32) error {
 
 // execution carries out what was found for a preemptor.
 func (s *stage) execution(d *demand, f *found) *execution {
-	return &execution{GangPreemption: s.GangPreemption, d: d, f: f}
+	e := &execution{GangPreemption: s.GangPreemption, d: d, f: f}
+	if f != nil && f.preemption == nil {
+		e.decide()
+	}
+	return e
+}
+
+// decision returns a decision for a preemptor.
+func (s *stage) decision(d *demand) *evictions.Preemption {
+	f := &found{plan: &planner.Plan{}}
+	s.execution(d, f)
+	return f.preemption
 }
 
 // know makes the plugin know these gangs.

@@ -1,7 +1,6 @@
 package preemption
 
 import (
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,18 +20,18 @@ func (s *stage) takeOver(t *testing.T, first, second *demand) (chosen, taken *fo
 	t.Helper()
 	chosen = s.decide(t, first)
 	taken, err := s.search(s.ctx, second)
-	if err != nil || taken == nil || len(chosen.victims) != 2 || len(taken.victims) != 0 || len(taken.reliesOn) != 2 {
+	if err != nil || taken == nil || len(chosen.victims) != 2 || len(taken.victims) != 0 || len(taken.leaving) != 2 {
 		t.Fatalf("chosen %v, taken %v, %v; want the places of the other, without victims", chosen, taken, err)
 	}
 	return chosen, taken
 }
 
-// relyOn makes a decision count on the victims of others.
-func (s *stage) relyOn(t *testing.T, d *demand, f *found) {
+// adopt makes a decision one for which the victims are evicted whose places it takes.
+func (s *stage) adopt(t *testing.T, d *demand, f *found) {
 	t.Helper()
 	s.dropOutranked(f)
 	s.promise(d, f)
-	if !s.Underway.RelyOn(s.holder(d), f.claim, f.reliesOn, f.outrank) {
+	if !s.Underway.Adopt(f.preemption, f.leaving, f.outrank) {
 		t.Fatal("those who were chosen do not count as such")
 	}
 }
@@ -50,12 +49,15 @@ func TestTakenOver(t *testing.T) {
 			chosen, taken := s.takeOver(t, first, second)
 			if spared {
 				s.execution(first, chosen).withdraw()
-				if s.begin(s.ctx, second, taken) {
+				if s.beginPreemption(s.ctx, second, taken) || s.Holds.Nominated(s.holder(second)) {
 					t.Error("it counts on pods that go on")
 				}
 				return
 			}
-			s.relyOn(t, second, taken)
+			s.adopt(t, second, taken)
+			if a, b := s.Underway.Victims(s.holder(first)), s.Underway.Victims(s.holder(second)); a != 0 || b != 2 {
+				t.Errorf("the first awaits %d victims, the other %d; want none and all", a, b)
+			}
 			if s.execution(first, chosen).preemptorNeeds() {
 				t.Fatal("the first still needs the room")
 			}
@@ -74,20 +76,23 @@ func TestVictimsNobodyNeedsStay(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, alike, victims)...)
 	server{}.stand(s.fw.ClientSet().(*fake.Clientset))
 	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, alike...)
+	var count atomic.Int32
+	s.know(recalls{known{}, &count})
 	chosen := s.decide(t, first)
 	s.Holds.DropNominations(s.holder(first))
 	taken, err := s.search(s.ctx, second)
-	if err != nil || taken == nil || len(taken.victims) != 0 || len(taken.reliesOn) != 2 {
+	if err != nil || taken == nil || len(taken.victims) != 0 || len(taken.leaving) != 2 {
 		t.Fatalf("%v, %v; want the places of the victims", taken, err)
 	}
-	s.relyOn(t, second, taken)
+	s.adopt(t, second, taken)
+	if n := s.Underway.Victims(s.holder(second)); n != 0 {
+		t.Fatalf("it has adopted %d victims", n)
+	}
 	s.execution(first, chosen).carryOut(s.ctx)
 	if got := s.left(t); got != "alike-0 alike-1 low-0 low-1 v-0 v-1" {
 		t.Errorf("left: %s; want all", got)
 	}
-	if !slices.Contains(s.Underway.TakeInvalidated(s.holder(second).Profile), s.holder(second)) {
-		t.Error("the decision of the other one stands")
-	}
+	await.Until(t, "both look again", func() bool { return count.Load() == 2 })
 }
 
 // TestNotTakenOver: room that is being made for another queue stays that queue's, whatever the priorities.
@@ -120,9 +125,10 @@ func TestTakenVictims(t *testing.T) {
 	low, high, victims := members("low", 2, 2, 50, 1), members("high", 2, 2, 100, 1), members("v", 2, 2, 10, 2, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, low[0], low[1], high[0], high[1])
 	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
-	s.Underway.AddVictims(s.Gangs, s.holder(first), victims)
-	s.Underway.AddVictims(s.Gangs, s.holder(second), victims[1:])
-	s.execution(first, &found{plan: &planner.Plan{}, victims: victims}).withdraw()
+	e := s.execution(first, &found{plan: &planner.Plan{}, victims: victims})
+	s.Underway.AddVictims(s.Gangs, e.f.preemption, victims)
+	s.Underway.AddVictims(s.Gangs, s.decision(second), victims[1:])
+	e.withdraw()
 	if a, b := s.Underway.Victims(s.holder(first)), s.Underway.Victims(s.holder(second)); a != 0 || b != 1 {
 		t.Errorf("%d and %d victims, want none, and that of the other", a, b)
 	}
@@ -144,13 +150,12 @@ func TestLetDown(t *testing.T) {
 	var count atomic.Int32
 	s.know(recalls{known{}, &count})
 	chosen, taken := s.takeOver(t, first, second)
-	s.relyOn(t, second, taken)
+	s.adopt(t, second, taken)
 	s.tidy(s.ctx)
 	if n := count.Load(); n != 0 {
 		t.Fatalf("%d changes while the victims are to go", n)
 	}
 	s.execution(first, chosen).withdraw()
-	s.tidy(s.ctx)
 	await.Until(t, "one change", func() bool { return count.Load() == 1 })
 }
 

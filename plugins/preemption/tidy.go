@@ -3,10 +3,12 @@ package preemption
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -25,23 +27,29 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 	now := pl.clock.Now()
 	pl.evictor.Finish(ctx, now, pl.args.EvictBrokenGangs)
 	pl.evictor.ReleaseStuck(now)
-	for _, holder := range pl.Underway.TakeInvalidated(pl.fw.ProfileName()) {
-		pl.retryHolder(holder, now)
-	}
 	pl.dropIdleNominations(now)
 }
 
-// retryHolder makes a preemptor that waits for its places retry when its pause is over: at once if it has paused since
-// the places of ending pods would do.
-func (pl *GangPreemption) retryHolder(holder hold.Holder, now time.Time) {
-	for _, one := range pl.Holds.NominationsOf(holder) {
-		if pod, exists := pl.evictor.Pod(one.For); exists {
-			if pl.pauses.current(holder.Group, now).why == waitsForEnding {
-				pl.pauses.end(holder.Group)
-			}
-			pl.retryAfter(pod, pl.pauses.current(holder.Group, now).until.Sub(now))
-			return
+// retryAwaiting makes those look again who await the end of victims that do not end: the preemptors that these were
+// evicted for, and all who are nominated to their nodes. They do so when their pauses are over: at once if they pause
+// since the places of ending pods would do.
+func (pl *GangPreemption) retryAwaiting(preemptions []*evictions.Preemption, nodes []string) {
+	nominated, awaiting := pl.Holds.Nominations(), map[hold.Holder]types.UID{}
+	for _, holder := range pl.Holds.Among(slices.Collect(maps.Keys(nominated)), slices.Values(nodes)) {
+		awaiting[holder] = nominated[holder][0]
+	}
+	for _, p := range preemptions {
+		awaiting[p.Holder] = p.Leader.UID
+	}
+	now := pl.clock.Now()
+	for holder, pod := range awaiting {
+		if holder.Profile != pl.fw.ProfileName() {
+			continue
 		}
+		if pl.pauses.current(holder.Group, now).why == waitsForEnding {
+			pl.pauses.end(holder.Group)
+		}
+		pl.retries.AddAfter(pod, pl.pauses.current(holder.Group, now).until.Sub(now))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -132,7 +133,7 @@ func TestReplacementKeepsItsRoom(t *testing.T) {
 			holder := hold.Holder{Profile: profile, Group: hold.SinglePod(waiting.UID)}
 			s.Holds.Nominate(hold.Hold{For: waiting.UID, Holder: holder, Node: "n0", Priority: 100, Claim: s.Holds.NewClaim()})
 			if c.ending {
-				s.Underway.AddVictims(s.Gangs, holder, []*v1.Pod{victim})
+				s.Underway.AddVictims(s.Gangs, &evictions.Preemption{Holder: holder}, []*v1.Pod{victim})
 			}
 			now := time.Now()
 			for _, after := range []time.Duration{0, idleFor, 10 * idleFor} {

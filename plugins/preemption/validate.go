@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -26,49 +24,11 @@ func (e *execution) preemptorNeeds() bool {
 	}
 	there := 0
 	for uid := range e.f.plan.Nodes {
-		one, nominated := e.Holds.Nomination(uid)
-		if pod, ok := e.evictor.Pod(uid); ok && pod.DeletionTimestamp == nil && nominated && one.Claim == e.f.claim {
+		if pod, ok := e.evictor.Pod(uid); ok && pod.DeletionTimestamp == nil && e.isNominated(uid) {
 			there++
 		}
 	}
 	return there >= e.d.attempt.Members()
-}
-
-// victimsNeeded reports whether victims must be evicted: the preemptor still needs the capacity, or another one relies
-// on their end.
-func (e *execution) victimsNeeded(victims []*v1.Pod) bool {
-	if e.preemptorNeeds() {
-		return true
-	}
-	_, wanted := e.wantedByOther(victims)
-	return wanted
-}
-
-// wantedByOther returns a place of another preemptor whose decision relies on the end of some of these victims.
-func (pl *GangPreemption) wantedByOther(victims []*v1.Pod) (hold.Hold, bool) {
-	for holder, claim := range pl.Underway.ReliedOnBy(victims) {
-		for _, one := range pl.Holds.NominationsOf(holder) {
-			if one.Claim == claim {
-				return one, true
-			}
-		}
-	}
-	return hold.Hold{}, false
-}
-
-// otherPreemptor returns a pod of the preemptor that relies on the end of a victim, and its name for users, if the one
-// that chose the victim no longer needs it; nil otherwise.
-func (e *execution) otherPreemptor(victim *v1.Pod) (*v1.Pod, string) {
-	one, wanted := e.wantedByOther([]*v1.Pod{victim})
-	pod, there := e.evictor.Pod(one.For)
-	if !wanted || !there || e.preemptorNeeds() {
-		return nil, ""
-	}
-	what, of := "pod", pod.Namespace+"/"+pod.Name
-	if key, _, member := gangspec.KeyOf(pod); member && !e.Gangs.IsEvictedAlone(pod) {
-		what, of = "gang", key.String()
-	}
-	return pod, fmt.Sprintf("%s %s (priority %d)", what, of, one.Priority)
 }
 
 // placedUnchanged reports whether the members placed before the search are where they were: on their nodes, or with a
@@ -97,7 +57,7 @@ func (e *execution) placedUnchanged() bool {
 // outdated returns why a decision no longer holds; empty if it does. Since it was made, members of gangs that should
 // lose only surplus may have ended, and missing members may have come.
 func (e *execution) outdated() string {
-	if !e.victimsNeeded(e.f.victims) {
+	if !e.preemptorNeeds() && e.Underway.NeededBy(e.f.victims) == nil {
 		return "the preemptor no longer needs the capacity"
 	}
 	ending := e.Underway.All()

@@ -40,7 +40,7 @@ func (e *execution) recordVictims() {
 
 // tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and
 // who makes their pods again. It stands there until there are others. records are what recordEvictions returned.
-func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang,
+func (e *execution) tellEvicted(ctx context.Context, p *evictions.Preemption, together []gangstate.RunningGang,
 	records map[gangspec.Key]eviction.Record, left *evictions.LeftToOwner, failing map[types.UID]bool) {
 	now := e.clock.Now()
 	for _, one := range together {
@@ -49,7 +49,7 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 		message := fmt.Sprintf("%s; %s", gangstate.TextEvicted(one.Key, record),
 			successors(first, left.Has(first.UID), owner != nil && failing[owner.UID]))
 		if owner != nil {
-			evicted(e.d, first.Namespace, owner, record, message).Record(e.fw.EventRecorder())
+			evicted(p, first.Namespace, owner, record, message).Record(e.fw.EventRecorder())
 		}
 		if !hasCommunityGroup(one) {
 			continue // lockstep-controller writes native PodGroups by their pods
@@ -96,7 +96,7 @@ func (e *execution) failingJobs(ctx context.Context, together []gangstate.Runnin
 // recordEvictions records on the PodGroups of gangs that are about to go whole when and for whom they go, and what they
 // have, so that their queues ask for it until their pods are made again: not of pods without a controller. It returns
 // the records of all gangs.
-func (e *execution) recordEvictions(ctx context.Context,
+func (e *execution) recordEvictions(ctx context.Context, p *evictions.Preemption,
 	together []gangstate.RunningGang) map[gangspec.Key]eviction.Record {
 	records, now := map[gangspec.Key]eviction.Record{}, e.clock.Now()
 	for _, one := range together {
@@ -104,7 +104,7 @@ func (e *execution) recordEvictions(ctx context.Context,
 		for _, member := range one.Running {
 			pods = append(pods, member.Pod)
 		}
-		record := eviction.New(now, e.d.String())
+		record := eviction.New(now, p.Preemptor)
 		record.Gang = one.Key.String()
 		if metav1.GetControllerOfNoCopy(pods[0]) != nil {
 			record.Demand = e.Queues.EvictedDemand(pods)
@@ -194,11 +194,11 @@ func (f *found) textLost(b victim.Bundle) string {
 }
 
 // eventNote returns the note of a victim's event about the preemptor that takes its place.
-func (f *found) eventNote(d *demand, preemptor string, pod *v1.Pod) string {
+func (f *found) eventNote(p *evictions.Preemption, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {
 		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-			return fmt.Sprintf("%s: %s by %s, which needs %s", f.gangs[b.Gang.ID].Name(), f.textLost(f.lossOf(b)), preemptor, d.need)
+			return fmt.Sprintf("%s: %s by %s, which needs %s", f.gangs[b.Gang.ID].Name(), f.textLost(f.lossOf(b)), p.Preemptor, p.Need)
 		}
 	}
-	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", preemptor)
+	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", p.Preemptor)
 }

@@ -77,9 +77,10 @@ func TestRecordedEvictions(t *testing.T) {
 			groups := pgfake.NewSimpleClientset(&schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "v", UID: "v"}})
 			s.groups = groups
 			d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
+			p := s.decision(d)
 			want := eviction.New(s.clock.Now(), d.String())
 			want.Gang, want.Job, want.Demand = key.String(), c.want.Job, c.want.Demand
-			got := s.execution(d, nil).recordEvictions(s.ctx, []gangstate.RunningGang{gang})[key]
+			got := s.execution(d, nil).recordEvictions(s.ctx, p, []gangstate.RunningGang{gang})[key]
 			if want.At = got.At; got.At.IsZero() || !cmp.Equal(want, got) {
 				t.Errorf("it is recorded as\n%s, want\n%s", got.Annotation(), want.Annotation())
 			}
@@ -95,7 +96,7 @@ func TestRecordedEvictions(t *testing.T) {
 			if value := recorded(); value != "" {
 				t.Errorf("when it was not evicted after all, its PodGroup has %q", value)
 			}
-			if value := evicted(d, key.Namespace, &job, got, "in words").Annotations[v1alpha1.EvictedAnnotation]; value != want.Annotation() {
+			if value := evicted(p, key.Namespace, &job, got, "in words").Annotations[v1alpha1.EvictedAnnotation]; value != want.Annotation() {
 				t.Errorf("the event has %q", value)
 			}
 		})
@@ -166,7 +167,7 @@ func TestOneLossOfAGang(t *testing.T) {
 		"c": "1 of 3 pods, beyond the minimum of 2, preempted", "f": "all 4 pods, minimum 2, preempted", "d": "all 4 pods, minimum 2, preempted",
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
-		if got := f.eventNote(d, "p", pod); !strings.Contains(got, ": "+want+" by p") {
+		if got := f.eventNote(&evictions.Preemption{Preemptor: "p"}, pod); !strings.Contains(got, ": "+want+" by p") {
 			t.Errorf("the event on pod %s says %q, want %q", uid, got, want)
 		}
 	}

@@ -22,11 +22,11 @@ const (
 	maxRecheckInterval = 5 * time.Second
 )
 
-// evictWhole ends a gang, and those that start together with it: the pods that run now, possibly more than were chosen,
+// evictWhole ends a gang for a preemption, and those that start together with it: the pods that run now, possibly more than were chosen,
 // and those that start before all of these are seen to end. It marks all before it evicts the first, so that the next
 // process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended: the Job
 // controller deletes their pods.
-func (e *execution) evictWhole(ctx context.Context, u unit) error {
+func (e *execution) evictWhole(ctx context.Context, p *evictions.Preemption, u unit) error {
 	pods := u.pods
 	defer func() { e.releaseVictims(pods) }()
 	together, err := e.evictor.Together(u.gang)
@@ -39,24 +39,27 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 	if err != nil {
 		return err
 	}
-	e.Underway.AddVictims(e.Gangs, e.holder(e.d), pods)
-	needed := func() bool { return e.victimsNeeded(pods) }
+	e.Underway.AddVictims(e.Gangs, e.f.preemption, pods)
 	marked, err := e.markAll(ctx, pods, ran)
 	// If all that were chosen have ended on their own, their places are free: pods that started beside them since need not
 	// be evicted.
 	allEnded := !slices.ContainsFunc(marked[:len(u.pods)], func(one markState) bool { return one != hasEnded })
-	if err != nil || allEnded || slices.Contains(marked, isMarked) && !needed() { // marking takes time
+	if slices.Contains(marked, isMarked) { // which takes time
+		p = e.Underway.NeededBy(pods)
+	}
+	if err != nil || allEnded || p == nil {
 		e.unmarkAll(ctx, pods, marked)
 		return err
 	}
-	records := e.recordEvictions(ctx, together)
-	left := e.evictor.SuspendJobs(ctx, jobs, e.d.String())
+	records := e.recordEvictions(ctx, p, together)
+	left := e.evictor.SuspendJobs(ctx, jobs, p.Preemptor)
 	failing := e.failingJobs(ctx, together, left) // once pods are deleted, it is not known whether the Job has counted them
 	errs := evictions.InParallel(ctx, len(pods), func(i int) error {
 		if marked[i] == hasEnded {
 			return nil
 		}
-		return e.evictOne(ctx, evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed,
+		return e.evictOne(ctx, p, evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran,
+			Needed:      func() bool { return e.Underway.NeededBy(pods) != nil },
 			LeftToOwner: left.Has(pods[i].UID)}) // on whatever node it is
 	})
 	if !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return e.hasEvicted(pod.UID) }) {
@@ -64,8 +67,8 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 		e.dropRecords(ctx, together)
 		return errors.Join(errs...)
 	}
-	e.tellEvicted(ctx, together, records, left, failing)
-	return e.evictRest(ctx, u, ran, left)
+	e.tellEvicted(ctx, p, together, records, left, failing)
+	return e.evictRest(ctx, p, u, ran, left)
 }
 
 // markState is the result of marking a pod.
@@ -111,7 +114,8 @@ func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int) ([]mark
 // evictRest evicts what is left of a gang that has begun to end: pods whose eviction failed, members that were being
 // bound, and those that the Job controller was to delete and has not. It returns once all evicted pods are seen to end,
 // and the gang has no pods or, in a new life, its minimum.
-func (e *execution) evictRest(ctx context.Context, u unit, ran int, left *evictions.LeftToOwner) error {
+func (e *execution) evictRest(ctx context.Context, p *evictions.Preemption, u unit, ran int,
+	left *evictions.LeftToOwner) error {
 	pause := recheckInterval
 	for {
 		together, err := e.evictor.Together(u.gang)
@@ -127,9 +131,9 @@ func (e *execution) evictRest(ctx context.Context, u unit, ran int, left *evicti
 				u.gang.Gang.String(), "pods", len(overdue))
 			rest = append(rest, overdue...)
 		}
-		e.Underway.AddVictims(e.Gangs, e.holder(e.d), rest)
+		e.Underway.AddVictims(e.Gangs, e.f.preemption, rest)
 		last := errors.Join(evictions.InParallel(ctx, len(rest), func(i int) error {
-			return e.evictOne(ctx, evictions.Eviction{Pod: rest[i], Marked: e.evictor.Marked(rest[i]), Of: ran})
+			return e.evictOne(ctx, p, evictions.Eviction{Pod: rest[i], Marked: e.evictor.Marked(rest[i]), Of: ran})
 		})...)
 		e.releaseVictims(rest)
 		if pause = min(2*pause, maxRecheckInterval); last == nil {
