@@ -32,10 +32,10 @@ type Preemption struct {
 // use.
 type ActivePreemptions struct {
 	mu sync.Mutex
-	// victims have not ended, or have ended recently: the gangs' member counts may still have them. byHolder has the same
-	// by the holder that they are evicted for.
-	victims  map[types.UID]*victimRecord
-	byHolder map[hold.Holder]map[types.UID]*victimRecord
+	// victims have not ended, or have ended recently: the gangs' member counts may still have them.
+	victims map[types.UID]*victimRecord
+	// awaited is how many victims of each holder have not ended.
+	awaited map[hold.Holder]int
 	// evicted is when pods of a gang last ended as victims, and for which holder's decisions, as long as these stand.
 	evicted map[Owner]recentEviction
 	// refused are the pods whose eviction the API server refused, and when.
@@ -76,7 +76,7 @@ const cautiousFor = time.Hour
 // NewActivePreemptions returns an ActivePreemptions without preemptions.
 func NewActivePreemptions() *ActivePreemptions {
 	return &ActivePreemptions{
-		victims: map[types.UID]*victimRecord{}, byHolder: map[hold.Holder]map[types.UID]*victimRecord{},
+		victims: map[types.UID]*victimRecord{}, awaited: map[hold.Holder]int{},
 		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{},
 	}
 }
@@ -103,7 +103,7 @@ func (u *ActivePreemptions) AddVictims(gangs Gangs, p *Preemption, victims []*v1
 			continue
 		}
 		one.chosenBy = p
-		u.assign(pod.UID, p)
+		u.assign(one, p)
 	}
 }
 
@@ -117,44 +117,45 @@ func (u *ActivePreemptions) Adopt(p *Preemption, victims []types.UID, outranked 
 		return false
 	}
 	for _, pod := range victims {
-		if by := u.victims[pod].evictedFor.Holder; by == p.Holder || slices.Contains(outranked, by) {
-			u.assign(pod, p)
+		one := u.victims[pod]
+		if by := one.evictedFor.Holder; by == p.Holder || slices.Contains(outranked, by) {
+			u.assign(one, p)
 		}
 	}
 	return true
 }
 
-// assign makes a preemption the one for which a victim is evicted; nil ends the record of the victim.
-func (u *ActivePreemptions) assign(victim types.UID, p *Preemption) {
-	one := u.victims[victim]
-	if before := one.evictedFor; before != nil {
-		if delete(u.byHolder[before.Holder], victim); len(u.byHolder[before.Holder]) == 0 {
-			delete(u.byHolder, before.Holder)
-		}
-	}
-	if p == nil {
-		delete(u.victims, victim)
+// assign makes a preemption the one for which a victim is evicted; nil for none.
+func (u *ActivePreemptions) assign(one *victimRecord, p *Preemption) {
+	u.countAwaited(one, -1)
+	one.evictedFor = p
+	u.countAwaited(one, 1)
+}
+
+func (u *ActivePreemptions) countAwaited(one *victimRecord, by int) {
+	if one.evictedFor == nil || one.hasEnded() {
 		return
 	}
-	one.evictedFor = p
-	if u.byHolder[p.Holder] == nil {
-		u.byHolder[p.Holder] = map[types.UID]*victimRecord{}
+	holder := one.evictedFor.Holder
+	if u.awaited[holder] += by; u.awaited[holder] == 0 {
+		delete(u.awaited, holder)
 	}
-	u.byHolder[p.Holder][victim] = one
 }
 
 // NeededBy returns the preemption that needs the end of some of these victims; nil if none does.
 func (u *ActivePreemptions) NeededBy(victims []*v1.Pod) *Preemption {
-	var preemptions []*Preemption
-	u.mu.Lock()
+	var last *Preemption
 	for _, pod := range victims {
-		if one := u.victims[pod.UID]; one != nil && !slices.Contains(preemptions, one.evictedFor) {
-			preemptions = append(preemptions, one.evictedFor)
+		u.mu.Lock()
+		p := last
+		if one := u.victims[pod.UID]; one != nil {
+			p = one.evictedFor
 		}
-	}
-	u.mu.Unlock()
-	if i := slices.IndexFunc(preemptions, func(p *Preemption) bool { return p.Stands() }); i >= 0 {
-		return preemptions[i]
+		u.mu.Unlock()
+		if p != last && p.Stands() {
+			return p
+		}
+		last = p
 	}
 	return nil
 }
@@ -167,6 +168,7 @@ func (u *ActivePreemptions) RecordEnd(pod types.UID, now time.Time) bool {
 	if victim == nil || victim.hasEnded() {
 		return victim != nil
 	}
+	u.countAwaited(victim, -1)
 	victim.ended = now
 	if !victim.owner.IsPod() {
 		u.evicted[victim.owner] = recentEviction{now, victim.evictedFor.Holder}
@@ -178,11 +180,8 @@ func (u *ActivePreemptions) RecordEnd(pod types.UID, now time.Time) bool {
 func (u *ActivePreemptions) dropOldEnded(now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for pod, one := range u.victims {
-		if one.hasEnded() && now.Sub(one.ended) > endedFor {
-			u.assign(pod, nil)
-		}
-	}
+	maps.DeleteFunc(u.victims,
+		func(_ types.UID, one *victimRecord) bool { return one.hasEnded() && now.Sub(one.ended) > endedFor })
 	maps.DeleteFunc(u.evicted,
 		func(_ Owner, last recentEviction) bool { return now.Sub(last.at) > config.MaxEvictionCooldown })
 }
@@ -216,7 +215,7 @@ func (u *ActivePreemptions) refuse(victim types.UID, now time.Time) {
 	u.mu.Lock()
 	u.refused[victim] = now
 	u.mu.Unlock()
-	u.GiveUp(victim)
+	u.Release(nil, victim)
 }
 
 // refuseUnexpectedly records that the eviction of a victim was refused although no dry run had predicted it.
@@ -239,8 +238,8 @@ func (u *ActivePreemptions) cautious(now time.Time) bool {
 func (u *ActivePreemptions) LastFreed(holder hold.Holder) (last time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, one := range u.byHolder[holder] {
-		if one.ended.After(last) {
+	for _, one := range u.victims {
+		if one.evictedFor.Holder == holder && one.ended.After(last) {
 			last = one.ended
 		}
 	}
@@ -262,44 +261,41 @@ func (u *ActivePreemptions) Refusals(now time.Time) map[types.UID]bool {
 	return list
 }
 
-// Release records that victims which a preemption evicts do not end. It ignores those that another evicts by now.
-func (u *ActivePreemptions) Release(p *Preemption, victims ...types.UID) {
-	u.release(victims, func(one *victimRecord) bool { return one.chosenBy == p })
-}
-
-// GiveUp records that victims do not end, or not in time, whoever evicts them.
-func (u *ActivePreemptions) GiveUp(victims ...types.UID) {
-	u.release(victims, func(*victimRecord) bool { return true })
-}
-
-// release removes victims that have not ended, and calls the functions of OnRelease.
-func (u *ActivePreemptions) release(victims []types.UID, which func(*victimRecord) bool) {
+// Release records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores those that
+// another preemption evicts by now; with nil none.
+func (u *ActivePreemptions) Release(by *Preemption, victims ...types.UID) {
 	var preemptions []*Preemption
 	var nodes []string
 	u.mu.Lock()
 	for _, pod := range victims {
-		if one := u.victims[pod]; one != nil && !one.hasEnded() && which(one) {
-			u.assign(pod, nil)
+		if one := u.victims[pod]; one != nil && !one.hasEnded() && (by == nil || by == one.chosenBy) {
 			preemptions, nodes = append(preemptions, one.evictedFor), append(nodes, one.node)
+			u.countAwaited(one, -1)
+			delete(u.victims, pod)
 		}
 	}
 	u.mu.Unlock()
-	if len(nodes) > 0 {
-		for _, tell := range u.onRelease {
-			tell(preemptions, nodes)
-		}
+	if len(nodes) == 0 {
+		return
+	}
+	for _, tell := range u.onRelease {
+		tell(preemptions, nodes)
 	}
 }
 
 // Victims returns how many victims of a preemptor have not ended.
-func (u *ActivePreemptions) Victims(holder hold.Holder) int { return len(u.VictimsOf(holder)) }
+func (u *ActivePreemptions) Victims(holder hold.Holder) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.awaited[holder]
+}
 
 // VictimsOf lists the victims of a preemptor that have not ended.
 func (u *ActivePreemptions) VictimsOf(holder hold.Holder) (victims []types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for pod, one := range u.byHolder[holder] {
-		if !one.hasEnded() {
+	for pod, one := range u.victims {
+		if one.evictedFor.Holder == holder && !one.hasEnded() {
 			victims = append(victims, pod)
 		}
 	}

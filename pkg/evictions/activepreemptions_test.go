@@ -33,7 +33,7 @@ func TestUnderway(t *testing.T) {
 	}
 	u.RecordEnd("a", now)
 	u.RecordEnd("stranger", now)
-	u.GiveUp("b")
+	u.Release(nil, "b")
 	u.refuse("c", now)
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 0 {
 		t.Errorf("%d victims have not ended, want none", n)
@@ -163,7 +163,7 @@ func TestRecordEnd(t *testing.T) {
 		}
 	}
 	check("one has ended", 2)
-	u.GiveUp("c")
+	u.Release(nil, "c")
 	check("one is spared", 1)
 	if u.RecordEnd("c", now) || u.RecordEnd("stranger", now) {
 		t.Error("others were victims")
@@ -186,7 +186,7 @@ func TestFreed(t *testing.T) {
 	x, y := hold.Holder{Group: "x"}, hold.Holder{Group: "y"}
 	u.AddVictims(known{}, preemptionOf("x"), pods("a", "b"))
 	u.AddVictims(known{}, preemptionOf("y"), pods("c", "d"))
-	u.GiveUp("c")
+	u.Release(nil, "c")
 	u.RecordEnd("a", now)
 	if at := u.LastFreed(x); !at.Equal(now) || !u.LastFreed(y).IsZero() {
 		t.Errorf("x at %s, y at %s; want x now, y never", at, u.LastFreed(y))

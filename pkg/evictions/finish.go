@@ -107,7 +107,7 @@ func (e *Evictor) ReleaseStuck(now time.Time) {
 		case !ok:
 			e.Underway.RecordEnd(uid, now)
 		case Stuck(pod, now):
-			e.Underway.GiveUp(uid)
+			e.Underway.Release(nil, uid)
 		}
 	}
 }

@@ -40,7 +40,9 @@ func (pl *GangPreemption) beginPreemption(ctx context.Context, d *demand, f *fou
 		e.dropNominations()
 		return false
 	}
-	pl.dropOutranked(f)
+	for _, holder := range f.outrank {
+		pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
+	}
 	pl.Gangs.Yield(ctx, f.outrank)
 	pl.Underway.AddVictims(pl.Gangs, f.preemption, f.victims)
 	// The cycle's context ends with the cycle.

@@ -194,7 +194,7 @@ func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
 		case err == nil && !evictions.Stuck(pod, now):
 			some = true
 		case pod.Spec.NodeName != "": // otherwise it is called off
-			pl.Underway.GiveUp(uid)
+			pl.Underway.Release(nil, uid)
 		}
 	}
 	return some

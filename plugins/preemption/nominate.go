@@ -3,7 +3,6 @@ package preemption
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,16 +65,5 @@ func (pl *GangPreemption) syncNomination(ctx context.Context, uid types.UID) err
 		return pl.patchNomination(ctx, pod, one.Node)
 	default:
 		return nil // it is on its way to its planned node
-	}
-}
-
-// dropOutranked drops the nominations whose places a preemptor takes.
-func (pl *GangPreemption) dropOutranked(f *found) {
-	taken := f.nodes()
-	for _, holder := range f.outrank {
-		if slices.ContainsFunc(pl.Holds.NominationsOf(holder),
-			func(one hold.Hold) bool { _, is := slices.BinarySearch(taken, one.Node); return is }) {
-			pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
-		}
 	}
 }

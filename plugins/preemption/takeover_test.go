@@ -30,7 +30,9 @@ func (s *stage) takeOver(t *testing.T, first, second *demand) (chosen, taken *fo
 // adopt makes a decision one for which the victims are evicted whose places it takes.
 func (s *stage) adopt(t *testing.T, d *demand, f *found) {
 	t.Helper()
-	s.dropOutranked(f)
+	for _, holder := range f.outrank {
+		s.Holds.DropNominations(holder)
+	}
 	s.promise(d, f)
 	if !s.Underway.Adopt(f.preemption, f.leaving, f.outrank) {
 		t.Fatal("those who were chosen do not count as such")

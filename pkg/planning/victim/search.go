@@ -79,7 +79,7 @@ func (s *search) find() ([]unit, bool, error) {
 		return nil, false, err
 	}
 	s.overBudget = false
-	if s.choices < maxChoices-1 {
+	if !s.isFirstChoice() {
 		// Units decided first may have become needless.
 		slices.SortFunc(list, compareUnits)
 		s.refund(list)
@@ -90,6 +90,9 @@ func (s *search) find() ([]unit, bool, error) {
 	}
 	return list, true, nil
 }
+
+// isFirstChoice reports whether no choice has been refused by the budget.
+func (s *search) isFirstChoice() bool { return s.choices == maxChoices-1 }
 
 // extend adds units to the decided ones, which are removed in the trial and charged, until the preemptor fits. It first
 // chooses what is needed without the budget. If the budget refuses a chosen unit, one of them must stay: the refused
@@ -291,18 +294,21 @@ func (s *search) trim(list []unit) ([]unit, error) {
 }
 
 // restoreUnneeded restores units that the preemptor does not need, the last first, and returns the others. If it fits
-// without all that the sums do not miss, the others are those; else trials tell.
+// without all that the sums do not miss, the others are those; else trials tell, as long as there is time. The first
+// choice tries the former in any case.
 func (s *search) restoreUnneeded(list []unit) ([]unit, error) {
 	needed, restored, err := s.restoreBySums(list)
 	if err != nil || len(restored) == 0 {
 		return needed, err
 	}
-	fits, err := s.trial.Fits()
-	if err != nil {
-		return nil, fmt.Errorf("trying without %d candidates: %w", len(restored), err)
-	}
-	if fits {
-		return needed, nil
+	if s.isFirstChoice() || !s.timeIsUp() {
+		fits, err := s.trial.Fits()
+		if err != nil {
+			return nil, fmt.Errorf("trying without %d candidates: %w", len(restored), err)
+		}
+		if fits {
+			return needed, nil
+		}
 	}
 	if err := s.remove(restored); err != nil {
 		return nil, err

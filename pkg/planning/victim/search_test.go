@@ -102,6 +102,22 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
+// TestNoTrialOnceTimeIsUp: the first choice is tried without what the sums do not miss even if time is up; one that
+// follows what a budget refused is not.
+func TestNoTrialOnceTimeIsUp(t *testing.T) {
+	for choices, want := range map[int]int{1: 1, 2: 0} {
+		c, gangs := scattered(64, 8)
+		p := Problem{Need: c.need(), Gangs: gangs}
+		s := newSearch(c, p.Need, func() bool { return true }, p.candidates(nil, nil))
+		s.choices = maxChoices - choices
+		must.Succeed(t, s.remove(s.units))
+		_, err := s.restoreUnneeded(s.units)
+		if err != nil || c.trials != want {
+			t.Errorf("choice %d: %d trials, %v, want %d", choices, c.trials, err, want)
+		}
+	}
+}
+
 // mustKeepGangsWhole checks that no gang is left below its minimum.
 func mustKeepGangsWhole(t *testing.T, seed uint64, c *cluster, p Problem) {
 	t.Helper()

@@ -81,8 +81,11 @@ func (b Bound) Brief() string {
 	case b.behindOthers():
 		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
 	}
-	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue,
-		only(b.Resource, b.Most))
+	awaited := "others have to make way"
+	if b.Need > b.Most {
+		awaited = only(b.Resource, b.Need) + " asked for"
+	}
+	return fmt.Sprintf("queue %q would exceed its capability of %s: %s", b.Queue, only(b.Resource, b.Most), awaited)
 }
 
 // only formats an amount of one resource, also 0.
