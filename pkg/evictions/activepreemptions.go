@@ -210,20 +210,14 @@ func (u *ActivePreemptions) Conclude(holder hold.Holder) {
 	}
 }
 
-// refuse records that the eviction of a victim was refused.
-func (u *ActivePreemptions) refuse(victim types.UID, now time.Time) {
+// recordRefusal records that the eviction of a victim was refused; whether by a dry run, or unexpectedly.
+func (u *ActivePreemptions) recordRefusal(victim types.UID, now time.Time, dryRun bool) {
 	u.mu.Lock()
-	u.refused[victim] = now
+	if u.refused[victim] = now; !dryRun {
+		u.unexpected = now
+	}
 	u.mu.Unlock()
 	u.Release(nil, victim)
-}
-
-// refuseUnexpectedly records that the eviction of a victim was refused although no dry run had predicted it.
-func (u *ActivePreemptions) refuseUnexpectedly(victim types.UID, now time.Time) {
-	u.mu.Lock()
-	u.unexpected = now
-	u.mu.Unlock()
-	u.refuse(victim, now)
 }
 
 // cautious reports whether an unpredicted refusal happened within cautiousFor.

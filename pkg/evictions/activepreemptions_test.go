@@ -34,7 +34,7 @@ func TestUnderway(t *testing.T) {
 	u.RecordEnd("a", now)
 	u.RecordEnd("stranger", now)
 	u.Release(nil, "b")
-	u.refuse("c", now)
+	u.recordRefusal("c", now, true)
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 0 {
 		t.Errorf("%d victims have not ended, want none", n)
 	}

@@ -104,7 +104,7 @@ func (e *Evictor) Evict(ctx context.Context, p *Preemption, one Eviction) (Outco
 	switch {
 	case err == nil && (outcome == Ends || outcome == WasGone):
 	case refuses(err):
-		e.Underway.refuseUnexpectedly(one.Pod.UID, e.Clock.Now())
+		e.Underway.recordRefusal(one.Pod.UID, e.Clock.Now(), false)
 	default:
 		e.Underway.Release(p, one.Pod.UID)
 	}

@@ -2,6 +2,7 @@ package evictions
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -98,15 +99,20 @@ func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.RunningGang
 	}
 }
 
-// ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others. It also records
-// the end of those that no longer exist: they may have ended before they were recorded as victims.
+// ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others.
 func (e *Evictor) ReleaseStuck(now time.Time) {
 	e.Underway.dropOldEnded(now)
-	for uid := range e.Underway.All() {
+	e.ReleaseLost(slices.Collect(maps.Keys(e.Underway.All())), func(pod *v1.Pod) bool { return Stuck(pod, now) })
+}
+
+// ReleaseLost releases victims that will not end. It records the end of those that no longer exist: they may have ended
+// before they were recorded as victims.
+func (e *Evictor) ReleaseLost(victims []types.UID, isLost func(*v1.Pod) bool) {
+	for _, uid := range victims {
 		switch pod, ok := e.Pod(uid); {
 		case !ok:
-			e.Underway.RecordEnd(uid, now)
-		case Stuck(pod, now):
+			e.Underway.RecordEnd(uid, e.Clock.Now())
+		case isLost(pod):
 			e.Underway.Release(nil, uid)
 		}
 	}

@@ -32,7 +32,7 @@ func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error
 	switch {
 	case gone || err != nil:
 		if refuses(err) {
-			e.Underway.refuseUnexpectedly(pod.UID, e.Clock.Now())
+			e.Underway.recordRefusal(pod.UID, e.Clock.Now(), false)
 		}
 		return WasGone, err
 	case objectstate.HasEnded(now):

@@ -17,7 +17,7 @@ func (e *Evictor) rehearse(ctx context.Context, kind []*v1.Pod) error {
 	for _, pod := range kind {
 		gone, err := e.delete(ctx, pod, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		if refuses(err) {
-			e.Underway.refuse(pod.UID, e.Clock.Now())
+			e.Underway.recordRefusal(pod.UID, e.Clock.Now(), true)
 		}
 		if !gone {
 			return err

@@ -111,7 +111,7 @@ func TestRehearseAll(t *testing.T) {
 			}
 			s := newStage(t, known{}, pods...)
 			if c.unexpected > 0 {
-				s.Underway.refuseUnexpectedly("another", time.Now().Add(-c.unexpected))
+				s.Underway.recordRefusal("another", time.Now().Add(-c.unexpected), false)
 			}
 			var asked []string
 			s.refuse = func(name string, dry bool) error {

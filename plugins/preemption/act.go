@@ -104,7 +104,7 @@ func (e *execution) prepare(ctx context.Context) (failed []error, stale string) 
 	if stale = e.outdated(); stale != "" {
 		return nil, stale
 	}
-	if err := e.breakPromises(ctx); err != nil {
+	if err := e.Promises.Yield(ctx, e.f.outrank, e.f.nodes(), e.d.gang.Priority); err != nil {
 		return []error{err}, ""
 	}
 	return nil, ""

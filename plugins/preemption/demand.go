@@ -181,23 +181,16 @@ func (pl *GangPreemption) isNominatedTo(d *demand, nodes []string) bool {
 
 // victimsEnding reports whether victims of the preemptor are still ending. It drops victims that do not end, or whose
 // node is gone: the preemptor looks for others.
-func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
-	holder, now := pl.holder(d), pl.clock.Now()
-	for _, uid := range pl.Underway.VictimsOf(holder) {
-		pod, ok := pl.evictor.Pod(uid)
-		if !ok {
-			pl.Underway.RecordEnd(uid, now) // it may have ended before it was recorded as a victim
-			continue
-		}
-		_, err := pl.fw.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName)
-		switch {
-		case err == nil && !evictions.Stuck(pod, now):
-			some = true
-		case pod.Spec.NodeName != "": // otherwise it is called off
-			pl.Underway.Release(nil, uid)
-		}
+func (pl *GangPreemption) victimsEnding(d *demand) bool {
+	holder, nodes := pl.holder(d), pl.fw.SnapshotSharedLister().NodeInfos()
+	if pl.Underway.Victims(holder) == 0 {
+		return false
 	}
-	return some
+	pl.evictor.ReleaseLost(pl.Underway.VictimsOf(holder), func(pod *v1.Pod) bool {
+		_, err := nodes.Get(pod.Spec.NodeName)
+		return pod.Spec.NodeName != "" && (err != nil || evictions.Stuck(pod, pl.clock.Now()))
+	})
+	return pl.Underway.Victims(holder) > 0
 }
 
 // preemptedPodsEnding reports whether preempted pods are still ending on the nodes that the preemptor is nominated to,

@@ -251,7 +251,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		return nil, d.refused(message)
 	}
 	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers",
-		d.textWorth(found.selection.Gain(), found.selection.Cost()), "took", took, "cutShort", d.cutShort)
+		d.textWorth(found.selection.Gain(), found.harm.Cost), "took", took, "cutShort", d.cutShort)
 	pl.recordDecision(ctx, d, found, decisions.Evict, pl.cutShortMessage(d))
 	if !pl.beginPreemption(ctx, d, found) {
 		pl.recordDecision(ctx, d, found, decisions.Withdrawn, msgAborted)

@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -65,14 +64,3 @@ func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outrank
 
 // nodes returns the nodes of the plan, by name.
 func (f *found) nodes() []string { return slices.Compact(slices.Sorted(maps.Values(f.plan.Nodes))) }
-
-// breakPromises makes the outranked holders release the preemptor's nodes.
-func (e *execution) breakPromises(ctx context.Context) error {
-	if len(e.f.outrank) == 0 {
-		return nil
-	}
-	if err := e.Promises.Yield(ctx, e.f.outrank, e.f.nodes(), e.d.gang.Priority); err != nil {
-		return fmt.Errorf("making room: %w", err)
-	}
-	return nil
-}

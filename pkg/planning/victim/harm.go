@@ -22,7 +22,7 @@ type Harm struct {
 
 // Harm sums up the selection. Remnants, which are useless, do not count.
 func (s Selection) Harm() Harm {
-	h := Harm{Priority: math.MinInt32, Violating: s.Violating, Cost: s.Cost()}
+	h := Harm{Priority: math.MinInt32, Violating: s.Violating}
 	for _, b := range s.Bundles {
 		if b.Kind > h.Kind {
 			h.Kind, h.Priority = b.Kind, math.MinInt32
@@ -30,6 +30,7 @@ func (s Selection) Harm() Harm {
 		if b.Kind == h.Kind {
 			h.Priority = max(h.Priority, b.Gang.Priority)
 		}
+		h.Cost += b.Cost
 		h.Pods += len(b.Pods)
 	}
 	return h

@@ -69,17 +69,11 @@ func (s Selection) Pods() []Pod {
 }
 
 // Gain returns the sum of the bundles' gains.
-func (s Selection) Gain() float64 { return s.sum(func(b Bundle) float64 { return b.Gain }) }
-
-// Cost returns the sum of the bundles' costs.
-func (s Selection) Cost() float64 { return s.sum(func(b Bundle) float64 { return b.Cost }) }
-
-func (s Selection) sum(of func(Bundle) float64) float64 {
-	total := 0.0
+func (s Selection) Gain() (sum float64) {
 	for _, b := range s.Bundles {
-		total += of(b)
+		sum += b.Gain
 	}
-	return total
+	return sum
 }
 
 // Select chooses victims. It returns false, with nothing chosen, if the preemptor would not fit even without all
