@@ -107,10 +107,10 @@ func (u *ActivePreemptions) AddVictims(gangs Gangs, p *Preemption, victims []*v1
 	}
 }
 
-// Adopt makes a preemption the one for which victims are evicted: those that were evicted for an earlier decision about
+// AdoptVictims makes a preemption the one for which victims are evicted: those that were evicted for an earlier decision about
 // its preemptor, or for one of the outranked holders, whose places it takes. It returns false, and changes nothing, if
 // one of the victims has been released.
-func (u *ActivePreemptions) Adopt(p *Preemption, victims []types.UID, outranked []hold.Holder) bool {
+func (u *ActivePreemptions) AdoptVictims(p *Preemption, victims []types.UID, outranked []hold.Holder) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if slices.ContainsFunc(victims, func(pod types.UID) bool { return u.victims[pod] == nil }) {
@@ -198,9 +198,9 @@ func (u *ActivePreemptions) LastEvicted(of Owner, but hold.Holder) time.Time {
 	return time.Time{}
 }
 
-// Conclude records that no decision of a preemptor stands. What was evicted for it then counts like what was evicted
+// ConcludeDecisions records that no decision of a preemptor stands. What was evicted for it then counts like what was evicted
 // for others: it may start anew, or run again under its name.
-func (u *ActivePreemptions) Conclude(holder hold.Holder) {
+func (u *ActivePreemptions) ConcludeDecisions(holder hold.Holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for of, last := range u.evicted {
@@ -217,7 +217,7 @@ func (u *ActivePreemptions) recordRefusal(victim types.UID, now time.Time, dryRu
 		u.unexpected = now
 	}
 	u.mu.Unlock()
-	u.Release(nil, victim)
+	u.ReleaseVictims(nil, victim)
 }
 
 // cautious reports whether an unpredicted refusal happened within cautiousFor.
@@ -255,9 +255,9 @@ func (u *ActivePreemptions) Refusals(now time.Time) map[types.UID]bool {
 	return list
 }
 
-// Release records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores those that
+// ReleaseVictims records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores those that
 // another preemption evicts by now; with nil none.
-func (u *ActivePreemptions) Release(by *Preemption, victims ...types.UID) {
+func (u *ActivePreemptions) ReleaseVictims(by *Preemption, victims ...types.UID) {
 	var preemptions []*Preemption
 	var nodes []string
 	u.mu.Lock()
@@ -296,8 +296,8 @@ func (u *ActivePreemptions) VictimsOf(holder hold.Holder) (victims []types.UID) 
 	return victims
 }
 
-// All lists the victims, including those that have ended recently.
-func (u *ActivePreemptions) All() map[types.UID]bool {
+// AllVictims lists the victims, including those that have ended recently.
+func (u *ActivePreemptions) AllVictims() map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := make(map[types.UID]bool, len(u.victims))

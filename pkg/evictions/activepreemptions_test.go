@@ -33,12 +33,12 @@ func TestUnderway(t *testing.T) {
 	}
 	u.RecordEnd("a", now)
 	u.RecordEnd("stranger", now)
-	u.Release(nil, "b")
+	u.ReleaseVictims(nil, "b")
 	u.recordRefusal("c", now, true)
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 0 {
 		t.Errorf("%d victims have not ended, want none", n)
 	}
-	if all := u.All(); len(all) != 1 || !all["a"] {
+	if all := u.AllVictims(); len(all) != 1 || !all["a"] {
 		t.Errorf("ending, or ended just now: %v, want a", all)
 	}
 	if refused := u.Refusals(now); len(refused) != 1 || !refused["c"] {
@@ -48,7 +48,7 @@ func TestUnderway(t *testing.T) {
 	u.AddVictims(known{}, preemptionOf("y"), pods("d"))
 	u.RecordEnd("d", later)
 	u.dropOldEnded(later)
-	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
+	if all := u.AllVictims(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))
 	}
 }
@@ -91,7 +91,7 @@ func TestAdopt(t *testing.T) {
 			u.AddVictims(known{}, first, victims)
 			for _, one := range c.adopts {
 				p := preemptionOf(one.by)
-				if !u.Adopt(p, []types.UID{victims[0].UID, victims[1].UID}, one.outranks) {
+				if !u.AdoptVictims(p, []types.UID{victims[0].UID, victims[1].UID}, one.outranks) {
 					t.Fatal("there are no such victims")
 				}
 				if p.Holder.Group == c.want {
@@ -116,16 +116,16 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("needed by %s, which needs nothing any more", got.Holder)
 			}
 			if last != first {
-				u.Release(last, victims[0].UID)
-				if told != "" || len(u.All()) != 2 {
+				u.ReleaseVictims(last, victims[0].UID)
+				if told != "" || len(u.AllVictims()) != 2 {
 					t.Error("one that does not evict a victim has released it")
 				}
 			}
-			u.Release(first, victims[0].UID)
-			if told != c.want+" on n0" || len(u.All()) != 1 {
-				t.Errorf("told: %q, want %s; %d victims are left, want one", told, c.want, len(u.All()))
+			u.ReleaseVictims(first, victims[0].UID)
+			if told != c.want+" on n0" || len(u.AllVictims()) != 1 {
+				t.Errorf("told: %q, want %s; %d victims are left, want one", told, c.want, len(u.AllVictims()))
 			}
-			if u.Adopt(preemptionOf("late"), []types.UID{victims[1].UID, victims[0].UID}, of(c.want)) || u.Victims(of(c.want)[0]) != 1 {
+			if u.AdoptVictims(preemptionOf("late"), []types.UID{victims[1].UID, victims[0].UID}, of(c.want)) || u.Victims(of(c.want)[0]) != 1 {
 				t.Error("a victim is adopted beside one that stays")
 			}
 		})
@@ -163,7 +163,7 @@ func TestRecordEnd(t *testing.T) {
 		}
 	}
 	check("one has ended", 2)
-	u.Release(nil, "c")
+	u.ReleaseVictims(nil, "c")
 	check("one is spared", 1)
 	if u.RecordEnd("c", now) || u.RecordEnd("stranger", now) {
 		t.Error("others were victims")
@@ -174,7 +174,7 @@ func TestRecordEnd(t *testing.T) {
 		t.Error("it was no victim a while ago")
 	}
 	u.dropOldEnded(now.Add(2 * endedFor))
-	if u.RecordEnd("b", now) || len(u.All()) > 0 {
+	if u.RecordEnd("b", now) || len(u.AllVictims()) > 0 {
 		t.Error("it was a victim long ago")
 	}
 }
@@ -186,7 +186,7 @@ func TestFreed(t *testing.T) {
 	x, y := hold.Holder{Group: "x"}, hold.Holder{Group: "y"}
 	u.AddVictims(known{}, preemptionOf("x"), pods("a", "b"))
 	u.AddVictims(known{}, preemptionOf("y"), pods("c", "d"))
-	u.Release(nil, "c")
+	u.ReleaseVictims(nil, "c")
 	u.RecordEnd("a", now)
 	if at := u.LastFreed(x); !at.Equal(now) || !u.LastFreed(y).IsZero() {
 		t.Errorf("x at %s, y at %s; want x now, y never", at, u.LastFreed(y))

@@ -120,9 +120,9 @@ func (c *Candidates) Place(uid types.UID) (Place, bool) {
 	return at, ok
 }
 
-// On lists the gangs that have pods on these nodes, each with all its pods. Pods that must not be evicted are
+// GangsOn lists the gangs that have pods on these nodes, each with all its pods. Pods that must not be evicted are
 // protected. If gangs do not count, every pod is its own candidate.
-func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool) []victim.Gang {
+func (c *Candidates) GangsOn(nodes []int, permits func(*v1.Pod) bool, gangsCount bool) []victim.Gang {
 	if c.known == nil {
 		c.known, c.pods, c.places = map[string]Candidate{}, map[types.UID]*v1.Pod{}, map[types.UID]Place{}
 	}

@@ -127,7 +127,7 @@ func TestCandidates(t *testing.T) {
 				Own:     map[Owner]bool{{Profile: profile, Gang: gangspec.Key{Namespace: "default", Name: c.own}}: true},
 				Request: func(fwk.PodInfo) victim.Vector { return victim.Vector{v1.ResourceCPU: 1} },
 			}
-			gangs := candidates.On([]int{0, 1}, func(pod *v1.Pod) bool { return pod.Name != c.stays }, !c.podwise)
+			gangs := candidates.GangsOn([]int{0, 1}, func(pod *v1.Pod) bool { return pod.Name != c.stays }, !c.podwise)
 			if diff := cmp.Diff(c.want, words(gangs)); diff != "" {
 				t.Errorf("candidates (-want +got):\n%s", diff)
 			}

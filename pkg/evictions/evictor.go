@@ -106,7 +106,7 @@ func (e *Evictor) Evict(ctx context.Context, p *Preemption, one Eviction) (Outco
 	case refuses(err):
 		e.Underway.recordRefusal(one.Pod.UID, e.Clock.Now(), false)
 	default:
-		e.Underway.Release(p, one.Pod.UID)
+		e.Underway.ReleaseVictims(p, one.Pod.UID)
 	}
 	if err != nil {
 		return outcome, fmt.Errorf("evicting pod %s: %w", klog.KObj(one.Pod), err)

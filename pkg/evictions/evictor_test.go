@@ -201,7 +201,7 @@ func TestVictimsThatEndedUnseen(t *testing.T) {
 		t.Errorf("%d victims are waited for, %d are to look for others", n, told)
 	}
 	s.ReleaseStuck(now.Add(2 * endedFor))
-	if all := s.Underway.All(); len(all) > 0 {
+	if all := s.Underway.AllVictims(); len(all) > 0 {
 		t.Errorf("known are still %v", all)
 	}
 }

@@ -38,7 +38,7 @@ func (e *Evictor) PodDeleted(pod *v1.Pod) {
 // the gang can run on, has lost nothing since, or the pod was to be evicted alone: if the pod must go, the preemptor
 // that needs its place chooses it again.
 func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
-	underway := e.Underway.All()
+	underway := e.Underway.AllVictims()
 	for key, since := range e.unfinished.Range {
 		uid := key.(types.UID)
 		pod, ok := e.Pod(uid)
@@ -102,7 +102,7 @@ func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.RunningGang
 // ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others.
 func (e *Evictor) ReleaseStuck(now time.Time) {
 	e.Underway.dropOldEnded(now)
-	e.ReleaseLost(slices.Collect(maps.Keys(e.Underway.All())), func(pod *v1.Pod) bool { return Stuck(pod, now) })
+	e.ReleaseLost(slices.Collect(maps.Keys(e.Underway.AllVictims())), func(pod *v1.Pod) bool { return Stuck(pod, now) })
 }
 
 // ReleaseLost releases victims that will not end. It records the end of those that no longer exist: they may have ended
@@ -113,7 +113,7 @@ func (e *Evictor) ReleaseLost(victims []types.UID, isLost func(*v1.Pod) bool) {
 		case !ok:
 			e.Underway.RecordEnd(uid, e.Clock.Now())
 		case isLost(pod):
-			e.Underway.Release(nil, uid)
+			e.Underway.ReleaseVictims(nil, uid)
 		}
 	}
 }

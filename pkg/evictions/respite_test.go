@@ -72,14 +72,14 @@ func TestRespite(t *testing.T) {
 				underway.RecordEnd("g-3", now.Add(-c.evicted))
 			}
 			if c.over {
-				underway.Conclude(hold.Holder{Group: "p"})
+				underway.ConcludeDecisions(hold.Holder{Group: "p"})
 			}
 			candidates := &Candidates{
 				Nodes: nodesWith(c.pods), Gangs: c.runs, Now: now, Grace: time.Minute,
 				Request:    func(fwk.PodInfo) victim.Vector { return victim.Vector{v1.ResourceCPU: 1} },
 				Protection: Protection{MinRuntime: func(*v1.Pod) time.Duration { return c.inQueue }, Cooldown: 5 * time.Minute, Evicted: func(of Owner) time.Time { return underway.LastEvicted(of, hold.Holder{Group: "p"}) }},
 			}
-			gangs := candidates.On([]int{0, 1}, func(pod *v1.Pod) bool { return pod.Name != c.stays }, true)
+			gangs := candidates.GangsOn([]int{0, 1}, func(pod *v1.Pod) bool { return pod.Name != c.stays }, true)
 			if diff := gocmp.Diff(c.want, words(gangs)); diff != "" {
 				t.Errorf("candidates (-want +got):\n%s", diff)
 			}

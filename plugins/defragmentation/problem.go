@@ -124,7 +124,7 @@ func (r *round) candidates(d *demand, room *planner.Simulation,
 		Request:    func(info fwk.PodInfo) victim.Vector { return ledger.DemandOf(info).Request },
 		Protection: evictions.Protection{MinRuntime: func(*v1.Pod) time.Duration { return r.args.MinRuntime.Duration }},
 	}
-	return c, c.On(nodes, func(pod *v1.Pod) bool { return r.whyStays(d, pod) == "" }, true), nil
+	return c, c.GangsOn(nodes, func(pod *v1.Pod) bool { return r.whyStays(d, pod) == "" }, true), nil
 }
 
 // whyStays returns why a pod may not be moved at all; empty where it may.

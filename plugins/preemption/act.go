@@ -36,7 +36,7 @@ func (pl *GangPreemption) beginPreemption(ctx context.Context, d *demand, f *fou
 			Request: demand.Request, Ports: demand.Ports, Devices: demand.Devices, Claim: f.preemption.Claim})
 	}
 	// After the nominations: who is nominated to the node of a victim that is released looks again.
-	if !pl.Underway.Adopt(f.preemption, f.leaving, f.outrank) {
+	if !pl.Underway.AdoptVictims(f.preemption, f.leaving, f.outrank) {
 		e.dropNominations()
 		return false
 	}
@@ -187,7 +187,7 @@ func (e *execution) releaseVictims(pods []*v1.Pod) {
 			stay = append(stay, pod.UID)
 		}
 	}
-	e.Underway.Release(e.f.preemption, stay...)
+	e.Underway.ReleaseVictims(e.f.preemption, stay...)
 }
 
 // evictOne evicts a pod for a preemption if that is still needed once the pod is marked.

@@ -40,7 +40,7 @@ type searching struct {
 func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planner.Simulation,
 	round *extension.Round) (*searching, error) {
 	now := pl.clock.Now()
-	underway, victims := pl.Underway.All(), map[string][]types.UID{}
+	underway, victims := pl.Underway.AllVictims(), map[string][]types.UID{}
 	ending, leaving := evictions.Ending(room, underway, now)
 	for _, one := range leaving {
 		if uid := one.Info.GetPod().UID; underway[uid] {
@@ -101,7 +101,7 @@ func (d *demand) givenBack(info fwk.PodInfo) victim.Vector {
 func (s *searching) gangsOn(nodes []int) []victim.Gang {
 	for i := range s.round.Tiers {
 		s.tier = &s.round.Tiers[i]
-		gangs := s.On(nodes, func(pod *v1.Pod) bool { return !s.refused[pod.UID] && s.tier.Permits(pod) }, s.tier.Gangs)
+		gangs := s.GangsOn(nodes, func(pod *v1.Pod) bool { return !s.refused[pod.UID] && s.tier.Permits(pod) }, s.tier.Gangs)
 		for j := range gangs {
 			gangs[j].Stays = s.round.Surplus && len(s.Known()[gangs[j].ID].Gangs) > 0
 		}

@@ -56,8 +56,8 @@ type demand struct {
 	untried int
 }
 
-// begin begins a search, which may take so long beside its looks at all pods.
-func (d *demand) begin(now time.Time, timeout time.Duration) {
+// startTimer begins a search, which may take so long beside its looks at all pods.
+func (d *demand) startTimer(now time.Time, timeout time.Duration) {
 	d.timeout, d.deadline, d.lookBegan, d.cutShort, d.overBudget = timeout, now.Add(timeout), time.Time{}, false, false
 }
 

@@ -64,10 +64,10 @@ func (d *demand) textWorth(gain, cost float64) string {
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	now := pl.clock.Now()
 	pause := pl.pauses.current(d.attempt.Group, now)
-	d.begin(now, pause.searchTime(pl.args.SearchTimeout.Duration))
+	d.startTimer(now, pause.searchTime(pl.args.SearchTimeout.Duration))
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
-		pl.Underway.Conclude(own)
+		pl.Underway.ConcludeDecisions(own)
 	}
 	rounds := sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
 	var outranked []hold.Holder

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
@@ -34,7 +37,7 @@ func (s *stage) adopt(t *testing.T, d *demand, f *found) {
 		s.Holds.DropNominations(holder)
 	}
 	s.promise(d, f)
-	if !s.Underway.Adopt(f.preemption, f.leaving, f.outrank) {
+	if !s.Underway.AdoptVictims(f.preemption, f.leaving, f.outrank) {
 		t.Fatal("those who were chosen do not count as such")
 	}
 }
@@ -182,5 +185,26 @@ func TestRecalledAfterAPause(t *testing.T) {
 	await.Until(t, "it is recalled", func() bool { return count.Load() == 1 })
 	if message := s.mustWait(d); message != "" {
 		t.Errorf("it pauses still: %q", message)
+	}
+}
+
+// TestPlacesElsewhere: a nominated preemptor that looks again and finds other places is nominated to these: it is told
+// if what it awaits there does not end.
+func TestPlacesElsewhere(t *testing.T) {
+	stays, leaves := member("a", 0, 0, 200, 1, "n0"), member("b", 0, 0, 10, 1, "n1")
+	leaves.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	leaves.Finalizers = []string{"example.com/still"}
+	preemptor := member("p", 0, 0, 100, 1, "")
+	s := newStage(t, []*v1.Node{node("n0", 1, "r0"), node("n1", 1, "r0")}, []*v1.Pod{stays, leaves}, stays, leaves, preemptor)
+	holder := hold.Holder{Profile: profile, Group: hold.SinglePod(preemptor.UID)}
+	s.Holds.Nominate(hold.Hold{For: preemptor.UID, Holder: holder, Node: "n0", Priority: 100, Claim: s.Holds.NewClaim()})
+	for _, want := range []string{"", "preemption: " + msgWaiting} {
+		_, status := s.PostFilter(s.ctx, framework.NewCycleState(), preemptor, nil)
+		if status.Message() != want {
+			t.Errorf("it is told %q, want %q", status.Message(), want)
+		}
+		if one, _ := s.Holds.Nomination(preemptor.UID); one.Node != "n1" {
+			t.Errorf("it is nominated to %q", one.Node)
+		}
 	}
 }

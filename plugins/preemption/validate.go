@@ -60,7 +60,7 @@ func (e *execution) outdated() string {
 	if !e.preemptorNeeds() && e.Underway.NeededBy(e.f.victims) == nil {
 		return "the preemptor no longer needs the capacity"
 	}
-	ending := e.Underway.All()
+	ending := e.Underway.AllVictims()
 	for _, lost := range e.f.losses() {
 		if lost.Kind == victim.Whole || len(lost.Gangs) == 0 {
 			continue

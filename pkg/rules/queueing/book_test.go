@@ -330,3 +330,13 @@ func BenchmarkNext(b *testing.B) {
 		book.wait(j)
 	}
 }
+
+// TestBriefBoundOfOneTooLarge: a job that alone asks for more than a ceiling is not told that others have to make way.
+func TestBriefBoundOfOneTooLarge(t *testing.T) {
+	for need, want := range map[int64]string{4: "others have to make way", 5: "5 nvidia.com/gpu asked for"} {
+		b := Bound{Reason: Capability, Queue: "a", Resource: gpu, Used: 4, Need: need, Most: 4}
+		if got := b.Brief(); got != `queue "a" would exceed its capability of 4 nvidia.com/gpu: `+want {
+			t.Errorf("%d asked for: %s", need, got)
+		}
+	}
+}
