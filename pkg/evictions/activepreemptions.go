@@ -107,9 +107,9 @@ func (u *ActivePreemptions) AddVictims(gangs Gangs, p *Preemption, victims []*v1
 	}
 }
 
-// AdoptVictims makes a preemption the one for which victims are evicted: those that were evicted for an earlier decision about
-// its preemptor, or for one of the outranked holders, whose places it takes. It returns false, and changes nothing, if
-// one of the victims has been released.
+// AdoptVictims makes a preemption the one for which victims are evicted: those that were evicted for an earlier decision
+// about its preemptor, or for one of the outranked holders, whose places it takes. It returns false, and changes
+// nothing, if one of the victims has been released.
 func (u *ActivePreemptions) AdoptVictims(p *Preemption, victims []types.UID, outranked []hold.Holder) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -125,13 +125,14 @@ func (u *ActivePreemptions) AdoptVictims(p *Preemption, victims []types.UID, out
 	return true
 }
 
-// assign makes a preemption the one for which a victim is evicted; nil for none.
+// assign makes a preemption the one for which a victim is evicted.
 func (u *ActivePreemptions) assign(one *victimRecord, p *Preemption) {
 	u.countAwaited(one, -1)
 	one.evictedFor = p
 	u.countAwaited(one, 1)
 }
 
+// countAwaited counts a victim that has not ended for its preemptor, or no longer.
 func (u *ActivePreemptions) countAwaited(one *victimRecord, by int) {
 	if one.evictedFor == nil || one.hasEnded() {
 		return
@@ -198,8 +199,8 @@ func (u *ActivePreemptions) LastEvicted(of Owner, but hold.Holder) time.Time {
 	return time.Time{}
 }
 
-// ConcludeDecisions records that no decision of a preemptor stands. What was evicted for it then counts like what was evicted
-// for others: it may start anew, or run again under its name.
+// ConcludeDecisions records that no decision of a preemptor stands. What was evicted for it then counts like what was
+// evicted for others: it may start anew, or run again under its name.
 func (u *ActivePreemptions) ConcludeDecisions(holder hold.Holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -255,8 +256,8 @@ func (u *ActivePreemptions) Refusals(now time.Time) map[types.UID]bool {
 	return list
 }
 
-// ReleaseVictims records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores those that
-// another preemption evicts by now; with nil none.
+// ReleaseVictims records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores those
+// that another preemption evicts by now; with nil none.
 func (u *ActivePreemptions) ReleaseVictims(by *Preemption, victims ...types.UID) {
 	var preemptions []*Preemption
 	var nodes []string
