@@ -44,44 +44,12 @@ type demand struct {
 	delayed bool
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
 	protectedUntil time.Time
-	// timeout is how long the search may take beside its looks at all pods, and deadline when that time is up: each look
-	// puts it off. lookBegan is when the running look began; zero for none. cutShort: the search ended for want of time.
-	timeout             time.Duration
-	deadline, lookBegan time.Time
-	cutShort            bool
+	timer
 	// overBudget: the search found victims whose queues, or jobs, may not lose so much.
 	overBudget bool
 	// tried are the domains searched for victims, and untried the number of others.
 	tried   []decisions.Domain
 	untried int
-}
-
-// startTimer begins a search, which may take so long beside its looks at all pods.
-func (d *demand) startTimer(now time.Time, timeout time.Duration) {
-	d.timeout, d.deadline, d.lookBegan, d.cutShort, d.overBudget = timeout, now.Add(timeout), time.Time{}, false, false
-}
-
-// timeIsUp reports whether the search must end early.
-func (pl *GangPreemption) timeIsUp(d *demand) bool {
-	d.cutShort = d.cutShort || !pl.clock.Now().Before(d.deadline)
-	return d.cutShort
-}
-
-// beginLook begins a look, unless one is running: the passes over all pods and nodes with which a round begins. It
-// costs the same in every search, and one that ended for it would have to begin there again: a look takes none of the
-// search's time.
-func (pl *GangPreemption) beginLook(d *demand) {
-	if d.lookBegan.IsZero() {
-		d.lookBegan = pl.clock.Now()
-	}
-}
-
-// endLook ends the running look, if any, and puts the deadline off for as long as it took.
-func (pl *GangPreemption) endLook(d *demand) {
-	if !d.lookBegan.IsZero() {
-		d.deadline = d.deadline.Add(pl.clock.Now().Sub(d.lookBegan))
-		d.lookBegan = time.Time{}
-	}
 }
 
 // demandOf reads what a pod that did not fit stands for.

@@ -79,7 +79,7 @@ func BenchmarkSearchOverBudget(b *testing.B) {
 				Permits: func(*v1.Pod) bool { return true },
 				Budget:  func(map[types.UID]bool) victim.Budget { return &allowance{c.left} },
 			}}}
-			d.startTimer(s.clock.Now(), time.Hour)
+			d.startTimer(s.clock, time.Hour)
 			report := cputime.Start(b)
 			for b.Loop() {
 				d.overBudget = false

@@ -46,7 +46,7 @@ func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outrank
 	}
 	promised := sets.New(pl.Holds.NodesOf(promises...)...)
 	broken := slices.DeleteFunc(best.nodes(), func(node string) bool { return !promised.Has(node) })
-	for few, enough := 0, len(broken); few+1 < enough && !pl.timeIsUp(d); {
+	for few, enough := 0, len(broken); few+1 < enough && !d.timeIsUp(); {
 		half, deadline := (few+enough)/2, d.deadline
 		other, err := pl.searchRound(ctx, d, all, promised.Difference(sets.New(broken[:half]...)), nil)
 		d.deadline = deadline // here looks count

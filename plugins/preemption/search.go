@@ -62,9 +62,9 @@ func (d *demand) textWorth(gain, cost float64) string {
 // ending. It returns nil if there is none. The deadline of d bounds all of it but the looks at all pods: then the
 // running step ends with its best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
-	now := pl.clock.Now()
-	pause := pl.pauses.current(d.attempt.Group, now)
-	d.startTimer(now, pause.searchTime(pl.args.SearchTimeout.Duration))
+	pause := pl.pauses.current(d.attempt.Group, pl.clock.Now())
+	d.overBudget = false
+	d.startTimer(pl.clock, pause.searchTime(pl.args.SearchTimeout.Duration))
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.ConcludeDecisions(own)
@@ -77,12 +77,12 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 		outranked = append(outranked, pl.incompleteHolders(d, own, rounds)...)
 	}
 	if len(outranked) > 0 {
-		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil || pl.timeIsUp(d) {
+		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil || d.timeIsUp() {
 			return result, err
 		}
 	}
 	if promises := pl.yielding(d); len(promises) > 0 && !d.gang.Beyond {
-		if result, err := pl.searchPromised(ctx, d, outranked, promises); err != nil || result != nil || pl.timeIsUp(d) {
+		if result, err := pl.searchPromised(ctx, d, outranked, promises); err != nil || result != nil || d.timeIsUp() {
 			return result, err
 		}
 	}
@@ -95,7 +95,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	}
 	for i, round := range rounds() {
 		for j, outrank := range besides {
-			if i+j > 0 && pl.timeIsUp(d) {
+			if i+j > 0 && d.timeIsUp() {
 				return nil, nil
 			}
 			if result, err := pl.searchRound(ctx, d, outrank, nil, &round); err != nil || result != nil {
@@ -135,8 +135,8 @@ func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds [
 // a round permits; nil permits none.
 func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string],
 	round *extension.Round) (best *found, err error) {
-	pl.beginLook(d)
-	defer pl.endLook(d)
+	d.beginLook()
+	defer d.endLook()
 	room, err := pl.planner().Simulate(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, e
 			continue
 		}
 		enough := best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe)
-		if enough || i > 0 && s.pl.timeIsUp(s.d) {
+		if enough || i > 0 && s.d.timeIsUp() {
 			s.d.untried += len(domains) - i
 			return best, nil
 		}
@@ -225,8 +225,8 @@ func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, e
 // candidates, until the preemptor is first tried.
 func (s *searching) tryDomain(ctx context.Context, domain domain, untimed bool) (result *found, simulated bool,
 	err error) {
-	s.pl.beginLook(s.d)
-	defer s.pl.endLook(s.d)
+	s.d.beginLook()
+	defer s.d.endLook()
 	// Bounds first, since they are cheap: in most domains the evictable pods do not suffice.
 	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
 		return nil, false, nil
@@ -239,7 +239,7 @@ func (s *searching) tryDomain(ctx context.Context, domain domain, untimed bool) 
 		return nil, false, nil
 	}
 	if untimed {
-		s.pl.beginLook(s.d)
+		s.d.beginLook()
 	}
 	var gangs []victim.Gang
 	if s.round != nil {
@@ -249,9 +249,9 @@ func (s *searching) tryDomain(ctx context.Context, domain domain, untimed bool) 
 		}
 	}
 	result, err = s.selectAndPlace(ctx, gangs)
-	s.pl.endLook(s.d)
+	s.d.endLook()
 	again := err == nil && (result == nil || result.harm.Kind == victim.Whole)
-	if again && s.preferFewerNodes(gangs) && !s.pl.timeIsUp(s.d) {
+	if again && s.preferFewerNodes(gangs) && !s.d.timeIsUp() {
 		// The surplus may suffice if it is taken from fewer nodes.
 		var other *found
 		if usable, err = s.restrict(ctx, domain); usable != nil {
@@ -273,7 +273,7 @@ func (s *searching) tryDomain(ctx context.Context, domain domain, untimed bool) 
 // restrict makes a domain the nodes to place on. It returns those that some member could use if the pods on it were
 // gone; nil if the time is up before that is known.
 func (s *searching) restrict(ctx context.Context, domain domain) (usable []int, err error) {
-	s.pl.endLook(s.d)
+	s.d.endLook()
 	bounded, cancel := context.WithTimeout(ctx, s.d.deadline.Sub(s.pl.clock.Now()))
 	defer cancel()
 	usable, err = s.room.Restrict(bounded, domain.nodes, int(s.pl.args.Workers))
@@ -292,7 +292,7 @@ func (s *searching) selectAndPlace(ctx context.Context, gangs []victim.Gang) (re
 	problem := victim.Problem{
 		Need: s.d.need, Gangs: gangs, Allowed: s.Budgets.Allowed(),
 		Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
-		Expired:   func() bool { return s.pl.timeIsUp(s.d) },
+		Expired:   func() bool { return s.d.timeIsUp() },
 	}
 	if len(s.d.affinity) > 0 {
 		problem.Attracts = func(pod victim.Pod) bool { return s.pl.attracts(ctx, s.d, s.Pod(pod.UID)) }
@@ -372,7 +372,7 @@ func (t trial) MayFit() bool { return t.room.MayFit() }
 
 // Fits reports whether the preemptor's minimum fits. It ends the look.
 func (t trial) Fits() (bool, error) {
-	t.pl.endLook(t.d)
+	t.d.endLook()
 	return t.room.Fits(t.ctx)
 }
 

@@ -192,7 +192,7 @@ func TestSparedForAWhile(t *testing.T) {
 	for says, want := range map[time.Duration]string{0: "v-0 v-1 v-2 v-3", time.Hour: "none"} {
 		round.MinRuntime = func(*v1.Pod) (time.Duration, bool) { return says, true }
 		d := s.demand(t, gangspec.Spec{}, members("q", 1, 1, 100, 4)...)
-		d.startTimer(clock.Now(), time.Minute)
+		d.startTimer(clock, time.Minute)
 		f, err := s.searchRound(s.ctx, d, nil, nil, &round)
 		if got := f.names(); err != nil || got != want {
 			t.Errorf("in a queue that says %s: victims %q, want %q", says, got, want)
