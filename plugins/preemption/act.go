@@ -163,7 +163,7 @@ func (e *execution) evictAll(ctx context.Context) []error {
 		case one.ends(e.args.EvictBrokenGangs):
 			return e.evictWhole(ctx, p, one)
 		default:
-			return e.evictOne(ctx, p, evictions.Eviction{Pod: one.victims[0], From: e.f.from[one.victims[0].UID],
+			return e.evictOne(ctx, p, &one, evictions.Eviction{Pod: one.victims[0], From: e.f.from[one.victims[0].UID],
 				Needed: func() bool { return e.Underway.NeededBy(one.victims) != nil }})
 		}
 	})
@@ -190,9 +190,9 @@ func (e *execution) releaseVictims(pods []*v1.Pod) {
 	e.Underway.ReleaseVictims(e.f.preemption, stay...)
 }
 
-// evictOne evicts a pod for a preemption if that is still needed once the pod is marked.
-func (e *execution) evictOne(ctx context.Context, p *evictions.Preemption, one evictions.Eviction) error {
-	one.For, one.Note = p.Leader, e.f.eventNote(p, one.Pod)
+// evictOne evicts a pod of a loss for a preemption if that is still needed once the pod is marked.
+func (e *execution) evictOne(ctx context.Context, p *evictions.Preemption, of *loss, one evictions.Eviction) error {
+	one.For, one.Note = p.Leader, of.eventNote(p, one.Pod)
 	outcome, err := e.evictor.Evict(ctx, e.f.preemption, one)
 	if err != nil || e.hasEvicted(one.Pod.UID) { // its owner was to delete it, and did not
 		return err

@@ -21,6 +21,8 @@ type loss struct {
 	victims []*v1.Pod
 	// stay are members that must not be evicted.
 	stay map[types.UID]bool
+	// done is the verb for it.
+	done string
 }
 
 // losses returns what each gang and single pod loses.
@@ -35,7 +37,7 @@ func (f *found) losses() (list []loss) {
 			list[i].Bundle = b
 			continue
 		}
-		one := loss{Candidate: f.gangs[b.Gang.ID], Bundle: b, stay: map[types.UID]bool{}}
+		one := loss{Candidate: f.gangs[b.Gang.ID], Bundle: b, stay: map[types.UID]bool{}, done: f.round.Done}
 		for _, member := range b.Gang.Pods {
 			if member.Protected {
 				one.stay[member.UID] = true
@@ -60,29 +62,27 @@ func (l *loss) has(pod types.UID) bool {
 	return slices.ContainsFunc(l.Pods, func(p victim.Pod) bool { return p.UID == pod })
 }
 
-// text says what is lost; done is the verb.
-func (l *loss) text(done string) string {
+// text says what is lost.
+func (l *loss) text() string {
 	n, of := len(l.Pods), len(l.Gang.Pods)
 	switch {
 	case l.Broken:
-		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, %s", n, of, l.Gang.Min, done)
+		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, %s", n, of, l.Gang.Min, l.done)
 	case l.Kind == victim.Safe:
-		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, l.Gang.Min, done)
+		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, l.Gang.Min, l.done)
 	case of == 1:
-		return done
+		return l.done
 	case slices.ContainsFunc(l.Gangs, func(one gangstate.RunningGang) bool { return one.Whole }):
-		return fmt.Sprintf("all %d pods, which the PodGroup has disrupted together only, %s", of, done)
+		return fmt.Sprintf("all %d pods, which the PodGroup has disrupted together only, %s", of, l.done)
 	default:
-		return fmt.Sprintf("all %d pods, minimum %d, %s", of, l.Gang.Min, done)
+		return fmt.Sprintf("all %d pods, minimum %d, %s", of, l.Gang.Min, l.done)
 	}
 }
 
 // eventNote returns the note of a victim's event about the preemptor that takes its place.
-func (f *found) eventNote(p *evictions.Preemption, pod *v1.Pod) string {
-	for _, one := range f.losses() {
-		if one.has(pod.UID) {
-			return fmt.Sprintf("%s: %s by %s, which needs %s", one.Name(), one.text(f.round.Done), p.Preemptor, p.Need)
-		}
+func (l *loss) eventNote(p *evictions.Preemption, pod *v1.Pod) string {
+	if !l.has(pod.UID) {
+		return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", p.Preemptor)
 	}
-	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", p.Preemptor)
+	return fmt.Sprintf("%s: %s by %s, which needs %s", l.Name(), l.text(), p.Preemptor, p.Need)
 }

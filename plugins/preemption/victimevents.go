@@ -32,7 +32,7 @@ func (e *execution) recordVictims(ctx context.Context) {
 		if n == 0 {
 			continue
 		}
-		text := one.text(e.f.round.Done)
+		text := one.text()
 		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", one.Name(), "pods", n, "preemptor", e.d.String(),
 			"why", text+": "+e.d.textWorth(one.Gain, one.Cost))
 		for _, gang := range one.Gangs {

@@ -1,6 +1,7 @@
 package preemption
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,7 +168,9 @@ func TestOneLossOfAGang(t *testing.T) {
 		"c": "1 of 3 pods, beyond the minimum of 2, preempted", "f": "all 4 pods, minimum 2, preempted", "d": "all 4 pods, minimum 2, preempted",
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
-		if got := f.eventNote(&evictions.Preemption{Preemptor: "p"}, pod); !strings.Contains(got, ": "+want+" by p") {
+		losses := f.losses()
+		of := slices.IndexFunc(losses, func(l loss) bool { return l.has(uid) })
+		if got := losses[of].eventNote(&evictions.Preemption{Preemptor: "p"}, pod); !strings.Contains(got, ": "+want+" by p") {
 			t.Errorf("the event on pod %s says %q, want %q", uid, got, want)
 		}
 	}

@@ -22,10 +22,10 @@ const (
 	maxRecheckInterval = 5 * time.Second
 )
 
-// evictWhole ends a gang for a preemption, and those that start together with it: the pods that run now, possibly more than were chosen,
-// and those that start before all of these are seen to end. It marks all before it evicts the first, so that the next
-// process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended: the Job
-// controller deletes their pods.
+// evictWhole ends a gang for a preemption, and those that start together with it: the pods that run now, possibly more
+// than were chosen, and those that start before all of these are seen to end. It marks all before it evicts the first,
+// so that the next process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended:
+// the Job controller deletes their pods.
 func (e *execution) evictWhole(ctx context.Context, p *evictions.Preemption, u loss) error {
 	pods := u.victims
 	defer func() { e.releaseVictims(pods) }()
@@ -58,7 +58,7 @@ func (e *execution) evictWhole(ctx context.Context, p *evictions.Preemption, u l
 		if marked[i] == hasEnded {
 			return nil
 		}
-		return e.evictOne(ctx, p, evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran,
+		return e.evictOne(ctx, p, &u, evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran,
 			Needed:      func() bool { return e.Underway.NeededBy(pods) != nil },
 			LeftToOwner: left.Has(pods[i].UID)}) // on whatever node it is
 	})
@@ -133,7 +133,7 @@ func (e *execution) evictRest(ctx context.Context, p *evictions.Preemption, u lo
 		}
 		e.Underway.AddVictims(e.Gangs, e.f.preemption, rest)
 		last := errors.Join(evictions.InParallel(ctx, len(rest), func(i int) error {
-			return e.evictOne(ctx, p, evictions.Eviction{Pod: rest[i], Marked: e.evictor.Marked(rest[i]), Of: ran})
+			return e.evictOne(ctx, p, &u, evictions.Eviction{Pod: rest[i], Marked: e.evictor.Marked(rest[i]), Of: ran})
 		})...)
 		e.releaseVictims(rest)
 		if pause = min(2*pause, maxRecheckInterval); last == nil {
