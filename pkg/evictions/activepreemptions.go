@@ -107,9 +107,9 @@ func (u *ActivePreemptions) AddVictims(gangs Gangs, p *Preemption, victims []*v1
 	}
 }
 
-// AdoptVictims makes a preemption the one for which victims are evicted: those that were evicted for an earlier decision
-// about its preemptor, or for one of the outranked holders, whose places it takes. It returns false, and changes
-// nothing, if one of the victims has been released.
+// AdoptVictims makes a preemption the one for which victims are evicted: those that were evicted for an earlier
+// decision about its preemptor, or for one of the outranked holders, whose places it takes. It returns false, and
+// changes nothing, if one of the victims has been released.
 func (u *ActivePreemptions) AdoptVictims(p *Preemption, victims []types.UID, outranked []hold.Holder) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -256,8 +256,8 @@ func (u *ActivePreemptions) Refusals(now time.Time) map[types.UID]bool {
 	return list
 }
 
-// ReleaseVictims records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores those
-// that another preemption evicts by now; with nil none.
+// ReleaseVictims records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores
+// those that another preemption evicts by now; with nil none.
 func (u *ActivePreemptions) ReleaseVictims(by *Preemption, victims ...types.UID) {
 	var preemptions []*Preemption
 	var nodes []string

@@ -98,7 +98,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestTakenFromItsPreemption: a pod that another preemption evicts by now stays its victim, whatever comes of the first.
+// TestTakenFromItsPreemption: a pod that another preemption evicts by now stays its victim, whatever comes of the
+// first.
 func TestTakenFromItsPreemption(t *testing.T) {
 	pod := members("v", 1, 0, "n0")[0]
 	s := newStage(t, nil, pod)

@@ -25,8 +25,8 @@ type execution struct {
 }
 
 // beginPreemption holds the places that were found, and adopts the victims of those whose places it takes; evictions
-// and nominations follow on a goroutine, since they call the API server. It holds nothing and returns false if pods that
-// had been chosen before, and that the plan assumed gone, are no longer victims.
+// and nominations follow on a goroutine, since they call the API server. It holds nothing and returns false if pods
+// that had been chosen before, and that the plan assumed gone, are no longer victims.
 func (pl *GangPreemption) beginPreemption(ctx context.Context, d *demand, f *found) bool {
 	e := &execution{GangPreemption: pl, d: d, f: f}
 	e.decide()
