@@ -79,8 +79,8 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) queueing.Wait {
 	return queueing.Wait{}
 }
 
-// CurrentWait returns why a pod, or its gang, waits for its turn now, whether or not its users are told that; nothing if
-// it does not wait, or queues have not been read.
+// CurrentWait returns why a pod, or its gang, waits for its turn now, whether or not its users are told that; nothing
+// if it does not wait, or queues have not been read.
 func (d *Dispatcher) CurrentWait(pod *v1.Pod) queueing.Wait {
 	defer d.lock()()
 	if !d.opened {

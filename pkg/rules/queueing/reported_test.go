@@ -297,8 +297,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestToldOther: what a job waits for is reported again at once where it is stronger, and where it is weaker once it has
-// been so for a while.
+// TestToldOther: what a job waits for is reported again at once where it is stronger, and where it is weaker once it
+// has been so for a while.
 func TestToldOther(t *testing.T) {
 	s := newScene(Waiting, false)
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(12)})
