@@ -42,7 +42,7 @@ type ActivePreemptions struct {
 	refused map[types.UID]time.Time
 	// unexpected is when an eviction was last refused that no dry run had predicted.
 	unexpected time.Time
-	onRelease  []func(preemptions []*Preemption, nodes []string)
+	onRelease  []func(by *Preemption, preemptions []*Preemption, nodes []string)
 }
 
 // victimRecord is a victim.
@@ -81,10 +81,10 @@ func NewActivePreemptions() *ActivePreemptions {
 	}
 }
 
-// OnRelease registers a function that is called when victims are released: with the preemptions that they were evicted
-// for, and with their nodes, on which others may have awaited their end. It is called without locks, and must be
-// registered before the first victim.
-func (u *ActivePreemptions) OnRelease(tell func(preemptions []*Preemption, nodes []string)) {
+// OnRelease registers a function that is called when victims are released: with the preemption that releases its own,
+// nil for none; with those that they were evicted for; and with their nodes, on which others may have awaited their end.
+// It is called without locks, and must be registered before the first victim.
+func (u *ActivePreemptions) OnRelease(tell func(by *Preemption, preemptions []*Preemption, nodes []string)) {
 	u.onRelease = append(u.onRelease, tell)
 }
 
@@ -149,7 +149,7 @@ func (u *ActivePreemptions) NeededBy(victims []*v1.Pod) *Preemption {
 	for _, pod := range victims {
 		u.mu.Lock()
 		p := last
-		if one := u.victims[pod.UID]; one != nil {
+		if one := u.victims[pod.UID]; one != nil && !one.hasEnded() {
 			p = one.evictedFor
 		}
 		u.mu.Unlock()
@@ -274,7 +274,7 @@ func (u *ActivePreemptions) ReleaseVictims(by *Preemption, victims ...types.UID)
 		return
 	}
 	for _, tell := range u.onRelease {
-		tell(preemptions, nodes)
+		tell(by, preemptions, nodes)
 	}
 }
 

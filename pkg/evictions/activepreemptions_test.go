@@ -83,7 +83,7 @@ func TestAdopt(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			u, told := NewActivePreemptions(), ""
-			u.OnRelease(func(preemptions []*Preemption, nodes []string) {
+			u.OnRelease(func(_ *Preemption, preemptions []*Preemption, nodes []string) {
 				told += preemptions[0].Holder.Group + " on " + nodes[0]
 			})
 			victims, first := members("v", 2, 0, "n0"), preemptionOf("first")
@@ -129,6 +129,22 @@ func TestAdopt(t *testing.T) {
 				t.Error("a victim is adopted beside one that stays")
 			}
 		})
+	}
+}
+
+// TestNeededByNobodyOnceEnded: of victims that have ended nobody needs the end any more, whoever else has to go with
+// them.
+func TestNeededByNobodyOnceEnded(t *testing.T) {
+	u, victims := NewActivePreemptions(), members("v", 2, 0, "n0")
+	first, high := preemptionOf("first"), preemptionOf("high")
+	first.Stands = func() bool { return false }
+	u.AddVictims(known{}, first, victims)
+	if !u.AdoptVictims(high, []types.UID{victims[0].UID}, []hold.Holder{first.Holder}) || u.NeededBy(victims) != high {
+		t.Fatal("not needed by who has adopted one")
+	}
+	u.RecordEnd(victims[0].UID, time.Now())
+	if by := u.NeededBy(victims); by != nil {
+		t.Errorf("needed by %s, whose place is free", by.Holder)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 			victim.DeletionTimestamp = &metav1.Time{Time: now.Add(-c.since)}
 			s := newStage(t, known{}, victim)
 			told := 0
-			s.Underway.OnRelease(func(preemptions []*Preemption, _ []string) { told += len(preemptions) })
+			s.Underway.OnRelease(func(_ *Preemption, preemptions []*Preemption, _ []string) { told += len(preemptions) })
 			s.Underway.AddVictims(s.Gangs, preemptionOf("p"), []*v1.Pod{victim})
 			s.ReleaseStuck(now)
 			if got := s.Underway.Victims(hold.Holder{Group: "p"}); got != c.want {
@@ -195,7 +195,7 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 func TestVictimsThatEndedUnseen(t *testing.T) {
 	s, now, p := newStage(t, known{}), time.Now(), hold.Holder{Group: "p"}
 	told := 0
-	s.Underway.OnRelease(func([]*Preemption, []string) { told++ })
+	s.Underway.OnRelease(func(*Preemption, []*Preemption, []string) { told++ })
 	s.Underway.AddVictims(s.Gangs, preemptionOf("p"), members("v", 1, 0, "n0"))
 	s.ReleaseStuck(now)
 	if n := s.Underway.Victims(p); n > 0 || told > 0 {

@@ -108,12 +108,14 @@ func (e *Evictor) ReleaseStuck(now time.Time) {
 // ReleaseLost releases victims that will not end. It records the end of those that no longer exist: they may have ended
 // before they were recorded as victims.
 func (e *Evictor) ReleaseLost(victims []types.UID, isLost func(*v1.Pod) bool) {
+	var lost []types.UID
 	for _, uid := range victims {
 		switch pod, ok := e.Pod(uid); {
 		case !ok:
 			e.Underway.RecordEnd(uid, e.Clock.Now())
 		case isLost(pod):
-			e.Underway.ReleaseVictims(nil, uid)
+			lost = append(lost, uid)
 		}
 	}
+	e.Underway.ReleaseVictims(nil, lost...)
 }

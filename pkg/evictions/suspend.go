@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -210,6 +211,9 @@ const ownerGrace = time.Minute
 
 // Has reports whether a pod was left to the Job controller.
 func (l *LeftToOwner) Has(pod types.UID) bool { return l.pods[pod] }
+
+// Pods returns the pods that were left to it and were not seen to be deleted.
+func (l *LeftToOwner) Pods() []types.UID { return slices.Collect(maps.Keys(l.pods)) }
 
 // Overdue lists the pods that still run if the Job controller has deleted none of them for some time: it does not run,
 // or the Job was resumed meanwhile.

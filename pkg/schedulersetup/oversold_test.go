@@ -18,6 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
@@ -65,9 +66,9 @@ func newStage(t testing.TB, nodes map[string]string) *stage {
 	s.registry = reservations.New(s.holds, reservepods.NewStore(), watches.New(), nil, free{})
 	plugins := extension.New()
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
-		reservation.Name:  plugins.Watch(reservation.New(s.holds, s, s.registry, plugins, "")),
+		reservation.Name:  plugins.Watch(reservation.New(s.holds, s, s.registry, plugins, binding.Binder{})),
 		heldcapacity.Name: plugins.Watch(heldcapacity.New(s.holds, cacheevents.New(), plugins, watches.New())),
-		gpushare.Name:     plugins.Watch(gpushare.New(gpushare.NewLedger(), plugins, watches.New(), "")),
+		gpushare.Name:     plugins.Watch(gpushare.New(gpushare.NewLedger(), plugins, watches.New(), binding.Binder{})),
 	}})
 	s.Start()
 	for name, cpu := range nodes {

@@ -96,17 +96,18 @@ func NewSet() *Set {
 		events: events, watched: watched,
 		queues: queues, decisions: decided,
 	}
+	notes := binding.Binder{Name: binder.Name, PassOn: []string{gang.Name, reservation.Name}}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name: s.all.Watch(binder.New(slots)),
 		gang.Name: s.all.Watch(gang.New(gang.Shared{Gangs: gangs, Holds: holds, Order: order, Plugins: s.all,
 			Turns: s.queues, Reserved: reserved, Leading: leading, Statuses: statuses, Decisions: decided})),
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(holds, events, s.all, watched)),
 		queuesort.Name:    s.all.Watch(queuesort.New(order)),
-		reservation.Name:  s.all.Watch(reservation.New(holds, gangs, reserved, s.all, binder.Name)),
+		reservation.Name:  s.all.Watch(reservation.New(holds, gangs, reserved, s.all, notes)),
 		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: holds, Gangs: gangs, Plugins: s.all,
 			Promises: reserved, Queues: queues, Underway: underway, Watches: watched, Leading: leading, Decisions: decided})),
 		fairshare.Name: s.all.Watch(fairshare.New(s.queues)),
-		gpushare.Name:  s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all, watched, binder.Name)),
+		gpushare.Name:  s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all, watched, notes)),
 	}
 	return s
 }

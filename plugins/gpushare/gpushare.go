@@ -73,9 +73,9 @@ func (pl *GPUShare) Name() string { return Name }
 func (pl *GPUShare) DependsOnHolds() {}
 
 // New returns the factory of the plugin over a ledger that all profiles share. plugins are those among which
-// it finds keepers. watched passes on the pods. binder is the bind plugin that writes annotations as it binds.
+// it finds keepers. watched passes on the pods. binder writes annotations as it binds.
 func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches,
-	binder string) frameworkruntime.PluginFactory {
+	binder binding.Binder) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			return nil, fmt.Errorf("reading arguments of %s: it takes none", Name)
@@ -84,7 +84,7 @@ func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches,
 		if !ok {
 			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
 		}
-		pl := &GPUShare{handle: handle, ledger: shared, notes: binding.WrittenBy(fw, binder)}
+		pl := &GPUShare{handle: handle, ledger: shared, notes: binder.Binds(fw)}
 		// once all plugins are made
 		pl.keepers = sync.OnceValue(func() []CardHolder { return extension.Of[CardHolder](plugins, fw) })
 		return pl, pl.watch(watched)

@@ -18,6 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
@@ -46,7 +47,7 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	s := &stage{events: make(chan string, 1000)}
 	plugins := extension.New()
 	s.scheduler = idle.New(t, idle.Options{
-		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger(), plugins, watches.New(), "BoundedBinder")))}, Objects: objects, Events: s.events,
+		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger(), plugins, watches.New(), binding.Binder{Name: "BoundedBinder"})))}, Objects: objects, Events: s.events,
 	})
 	s.ctx, s.fw, s.client, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Client, s.scheduler.Snapshot
 	s.hooks = whatif.HooksOf(plugins, s.fw)

@@ -30,14 +30,21 @@ type execution struct {
 func (pl *GangPreemption) beginPreemption(ctx context.Context, d *demand, f *found) bool {
 	e := &execution{GangPreemption: pl, d: d, f: f}
 	e.decide()
+	var earlier []hold.Hold
 	for uid, node := range f.plan.Nodes {
 		demand := f.plan.Demand[uid]
+		if one, ok := pl.Holds.Nomination(uid); ok {
+			earlier = append(earlier, one)
+		}
 		pl.Holds.Nominate(hold.Hold{For: uid, Holder: f.preemption.Holder, Node: node, Priority: d.gang.Priority,
 			Request: demand.Request, Ports: demand.Ports, Devices: demand.Devices, Claim: f.preemption.Claim})
 	}
 	// After the nominations: who is nominated to the node of a victim that is released looks again.
 	if !pl.Underway.AdoptVictims(f.preemption, f.leaving, f.outrank) {
 		e.dropNominations()
+		for _, one := range earlier {
+			pl.Holds.Nominate(one)
+		}
 		return false
 	}
 	for _, holder := range f.outrank {
@@ -87,7 +94,7 @@ func (e *execution) carryOut(ctx context.Context) {
 	} else {
 		e.pauses.end(e.d.attempt.Group)
 	}
-	if e.Underway.Victims(e.holder(e.d)) == 0 {
+	if holder := e.holder(e.d); e.Underway.Victims(holder) == 0 || !e.Holds.Nominated(holder) {
 		e.retryAfter(e.d.leader, after)
 	}
 }

@@ -174,6 +174,10 @@ func TestVictimsWhoseEndNobodySees(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims[:1], preemptor[0], preemptor[1], victims[0], victims[1])
 	d := s.demand(t, gangspec.Spec{}, preemptor...)
 	s.Underway.AddVictims(s.Gangs, s.decision(d), victims)
+	if message := s.mustWait(d); message != "" {
+		t.Errorf("it waits for room that is not held for it: %q", message)
+	}
+	s.Holds.Nominate(hold.Hold{For: preemptor[0].UID, Holder: s.holder(d), Node: "n0"})
 	if message := s.mustWait(d); message != msgWaiting {
 		t.Errorf("it does not wait: %q", message)
 	}

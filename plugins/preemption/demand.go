@@ -147,11 +147,11 @@ func (pl *GangPreemption) isNominatedTo(d *demand, nodes []string) bool {
 	return pl.Holds.Nominated(holder) && sets.New(pl.Holds.NodesOf(holder)...).HasAll(nodes...)
 }
 
-// victimsEnding reports whether victims of the preemptor are still ending. It drops victims that do not end, or whose
-// node is gone: the preemptor looks for others.
+// victimsEnding reports whether victims of the preemptor are still ending, whose room is held for it. It drops victims
+// that do not end, or whose node is gone: the preemptor looks for others.
 func (pl *GangPreemption) victimsEnding(d *demand) bool {
 	holder, nodes := pl.holder(d), pl.fw.SnapshotSharedLister().NodeInfos()
-	if pl.Underway.Victims(holder) == 0 {
+	if pl.Underway.Victims(holder) == 0 || !pl.Holds.Nominated(holder) {
 		return false
 	}
 	pl.evictor.ReleaseLost(pl.Underway.VictimsOf(holder), func(pod *v1.Pod) bool {

@@ -55,8 +55,14 @@ func TestTakenOver(t *testing.T) {
 			chosen, taken := s.takeOver(t, first, second)
 			if spared {
 				s.execution(first, chosen).withdraw()
-				if s.beginPreemption(s.ctx, second, taken) || s.Holds.Nominated(s.holder(second)) {
+				before := hold.Hold{For: high[0].UID, Holder: s.holder(second), Node: "n1", Claim: 7}
+				s.Holds.Nominate(before) // of a decision before
+				if s.beginPreemption(s.ctx, second, taken) {
 					t.Error("it counts on pods that go on")
+				}
+				one, _ := s.Holds.Nomination(high[0].UID)
+				if _, more := s.Holds.Nomination(high[1].UID); one.Node != before.Node || one.Claim != before.Claim || more {
+					t.Errorf("held: %+v, and for the other %t; want what was before", one, more)
 				}
 				return
 			}

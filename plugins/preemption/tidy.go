@@ -32,14 +32,18 @@ func (pl *GangPreemption) tidy(ctx context.Context) {
 
 // retryAwaiting makes those look again who await the end of victims that do not end: the preemptors that these were
 // evicted for, and all who are nominated to their nodes. They do so when their pauses are over: at once if they pause
-// since the places of ending pods would do.
-func (pl *GangPreemption) retryAwaiting(preemptions []*evictions.Preemption, nodes []string) {
+// since the places of ending pods would do. The preemption that releases its own victims sees to itself.
+func (pl *GangPreemption) retryAwaiting(by *evictions.Preemption, preemptions []*evictions.Preemption,
+	nodes []string) {
 	nominated, awaiting := pl.Holds.Nominations(), map[hold.Holder]types.UID{}
-	for _, holder := range pl.Holds.Among(slices.Collect(maps.Keys(nominated)), slices.Values(nodes)) {
-		awaiting[holder] = nominated[holder][0]
-	}
 	for _, p := range preemptions {
 		awaiting[p.Holder] = p.Leader.UID
+	}
+	for _, holder := range pl.Holds.Among(slices.Collect(maps.Keys(nominated)), slices.Values(nodes)) {
+		awaiting[holder] = nominated[holder][0] // there is such a pod: a leader may be gone
+	}
+	if by != nil {
+		delete(awaiting, by.Holder)
 	}
 	now := pl.clock.Now()
 	for holder, pod := range awaiting {

@@ -141,6 +141,7 @@ func (e *execution) evictRest(ctx context.Context, p *evictions.Preemption, u lo
 		}
 		select {
 		case <-ctx.Done():
+			e.Underway.ReleaseVictims(e.f.preemption, left.Pods()...)
 			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.Of.Gang, context.Cause(ctx)))
 		case <-e.clock.After(pause):
 		}

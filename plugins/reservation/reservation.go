@@ -115,7 +115,7 @@ func (pl *Reservation) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragme
 
 // New returns the factory of the plugin. binder is the name of the binder that writes annotations as it binds.
 func New(holds *ledger.Shared, gangs Gangs, reservations Reservations, plugins *extension.Plugins,
-	binder string) frameworkruntime.PluginFactory {
+	binder binding.Binder) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args := &config.ReservationArgs{}
 		if object != nil {
@@ -136,7 +136,7 @@ func New(holds *ledger.Shared, gangs Gangs, reservations Reservations, plugins *
 			// once all plugins are made
 			planner:        sync.OnceValue(func() *planner.Planner { return planner.New(fw, holds, plugins) }),
 			cardAllocators: sync.OnceValue(func() []CardAllocator { return extension.Of[CardAllocator](plugins, fw) }),
-			notes:          binding.WrittenBy(fw, binder),
+			notes:          binder.Binds(fw),
 		}, nil
 	}
 }

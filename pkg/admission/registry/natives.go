@@ -113,7 +113,7 @@ func (r *Registry) dissolve(ctx context.Context, key gangspec.Key) {
 		}
 		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 			e := s.Dissolve(key, now)
-			e.Activate = pods
+			e.Activate = append(e.Activate, pods...) // a pod may come twice
 			return e
 		})
 		for _, pod := range pods {

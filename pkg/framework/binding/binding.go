@@ -14,7 +14,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 )
@@ -41,14 +40,19 @@ func Annotate(state fwk.CycleState, name, value string) {
 	state.Write(key, all)
 }
 
-// WrittenBy returns a function that reports whether a binder that reads Annotations binds the pods of a profile. It may
-// be called once all plugins of the profile are made.
-func WrittenBy(fw framework.Framework, binder string) func() bool {
+// Binder is a bind plugin that reads Annotations, and the bind plugins that pass on to it all pods that they get.
+type Binder struct {
+	Name   string
+	PassOn []string
+}
+
+// Binds returns a function that reports whether the binder binds the pods of a profile: nothing else does before it. It
+// may be called once all plugins of the profile are made.
+func (b Binder) Binds(fw framework.Framework) func() bool {
 	return sync.OnceValue(func() bool {
-		i := slices.IndexFunc(fw.ListPlugins().Bind.Enabled, func(p schedconfig.Plugin) bool {
-			return p.Name == binder || p.Name == names.DefaultBinder
-		})
-		return i >= 0 && fw.ListPlugins().Bind.Enabled[i].Name == binder
+		binders := fw.ListPlugins().Bind.Enabled
+		i := slices.IndexFunc(binders, func(p schedconfig.Plugin) bool { return !slices.Contains(b.PassOn, p.Name) })
+		return i >= 0 && binders[i].Name == b.Name && !slices.ContainsFunc(fw.Extenders(), fwk.Extender.IsBinder)
 	})
 }
 

@@ -66,6 +66,8 @@ type phase struct {
 	since time.Time
 	// told is the note of the last event.
 	told string
+	// withdrawing is the name of the request that is being withdrawn: it may have lost its templates.
+	withdrawing string
 }
 
 // New returns a Requester. It does nothing before Run.
@@ -110,7 +112,7 @@ func (r *Requester) sync(ctx context.Context, key gangspec.Key) error {
 	}
 	now := r.Clock.Now()
 	if !seen || p.wants != wants {
-		p = phase{wants: wants, since: now}
+		p = phase{wants: wants, since: now, withdrawing: p.withdrawing}
 		r.phases[key] = p
 	}
 	if left := settle - now.Sub(p.since); left > 0 {
@@ -124,7 +126,7 @@ func (r *Requester) sync(ctx context.Context, key gangspec.Key) error {
 		}
 		return r.ask(ctx, e, made)
 	}
-	if err := errors.Join(r.release(ctx, consumers(e)), r.withdraw(ctx, made, "")); err != nil {
+	if err := errors.Join(r.release(ctx, consumers(e)), r.withdraw(ctx, key, made, "")); err != nil {
 		return err
 	}
 	delete(r.phases, key)

@@ -399,3 +399,23 @@ func TestNoTemplateIsLeft(t *testing.T) {
 	s.pass(t, 0)
 	s.want(t, "after an error", 0, 0)
 }
+
+// TestWantedAgain: a request that could not be withdrawn whole has its templates again where its gang wants it again.
+func TestWantedAgain(t *testing.T) {
+	s := newStage(t, true, 2)
+	s.settles(t)
+	fails := true
+	s.requests.PrependReactor("delete", Resource.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return fails, nil, apierrors.NewInternalError(errors.New("storage"))
+	})
+	topology := s.e.Topology
+	s.e.Topology = ""
+	s.pass(t, 0)
+	s.clock.Step(settle)
+	if err := s.sync(s.ctx, train); err == nil {
+		t.Error("no error, although the request could not be deleted")
+	}
+	s.e.Topology, fails = topology, false
+	s.settles(t)
+	s.want(t, "wanted again", 1, 2)
+}

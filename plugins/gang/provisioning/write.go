@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -30,9 +31,9 @@ func (r *Requester) ask(ctx context.Context, e gangstate.Explanation, made []*un
 	}.Request()
 	if err != nil {
 		r.tell(e, notRequested(e, err))
-		return r.withdraw(ctx, made, "")
+		return r.withdraw(ctx, e.Gang, made, "")
 	}
-	if err := r.withdraw(ctx, made, request.Name); err != nil {
+	if err := r.withdraw(ctx, e.Gang, made, request.Name); err != nil {
 		return err
 	}
 	for _, m := range made {
@@ -41,6 +42,12 @@ func (r *Requester) ask(ctx context.Context, e gangstate.Explanation, made []*un
 		}
 		if why, over := EndOf(m); over {
 			r.tell(e, ended(e, request.Name, why))
+		}
+		if r.phases[e.Gang].withdrawing == request.Name {
+			if err := r.createTemplates(ctx, request); err != nil {
+				return err
+			}
+			r.setWithdrawing(e.Gang, "")
 		}
 		return r.consume(ctx, e, request.Name)
 	}
@@ -96,6 +103,21 @@ func (r *Requester) awaitTurn(ctx context.Context) error {
 
 // create writes the templates, and then the request. An object that exists under the same name is the same.
 func (r *Requester) create(ctx context.Context, request Request) error {
+	if err := r.createTemplates(ctx, request); err != nil {
+		return err
+	}
+	if err := r.awaitTurn(ctx); err != nil {
+		return err
+	}
+	_, err := r.Requests.Resource(Resource).Namespace(request.Object.GetNamespace()).Create(ctx,
+		request.Object, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making ProvisioningRequest %s: %w", klog.KObj(request.Object), err)
+	}
+	return nil
+}
+
+func (r *Requester) createTemplates(ctx context.Context, request Request) error {
 	for i := range request.Templates {
 		template := &request.Templates[i]
 		if err := r.awaitTurn(ctx); err != nil {
@@ -106,31 +128,26 @@ func (r *Requester) create(ctx context.Context, request Request) error {
 			return fmt.Errorf("making PodTemplate %s: %w", klog.KObj(template), err)
 		}
 	}
-	if err := r.awaitTurn(ctx); err != nil {
-		return err
-	}
-	_, err := r.Requests.Resource(Resource).Namespace(request.Object.GetNamespace()).Create(ctx,
-		request.Object, metav1.CreateOptions{})
-	switch {
-	case err == nil || apierrors.IsAlreadyExists(err):
-		return nil
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // another one may be tried, with other templates
-		if err := r.deleteTemplates(ctx, request.Object); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("making ProvisioningRequest %s: %w", klog.KObj(request.Object), err)
+	return nil
 }
 
-// withdraw deletes requests with their templates, except for one name.
-func (r *Requester) withdraw(ctx context.Context, made []*unstructured.Unstructured, except string) error {
+// withdraw deletes requests of a gang with their templates, except for one name.
+func (r *Requester) withdraw(ctx context.Context, gang gangspec.Key, made []*unstructured.Unstructured,
+	except string) error {
 	var errs []error
 	for _, request := range made {
 		if request.GetName() != except {
+			r.setWithdrawing(gang, request.GetName())
 			errs = append(errs, r.delete(ctx, request))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (r *Requester) setWithdrawing(gang gangspec.Key, request string) {
+	p := r.phases[gang]
+	p.withdrawing = request
+	r.phases[gang] = p
 }
 
 // delete deletes a request after its templates: nothing else names these.
