@@ -82,8 +82,8 @@ func NewActivePreemptions() *ActivePreemptions {
 }
 
 // OnRelease registers a function that is called when victims are released: with the preemption that releases its own,
-// nil for none; with those that they were evicted for; and with their nodes, on which others may have awaited their end.
-// It is called without locks, and must be registered before the first victim.
+// nil for none; with those that they were evicted for; and with their nodes, on which others may have awaited their
+// end. It is called without locks, and must be registered before the first victim.
 func (u *ActivePreemptions) OnRelease(tell func(by *Preemption, preemptions []*Preemption, nodes []string)) {
 	u.onRelease = append(u.onRelease, tell)
 }

@@ -45,9 +45,19 @@ func (pl *Reservation) Unreserve(_ context.Context, state fwk.CycleState, pod *v
 	pl.reservations.Release(pod)
 }
 
-// Bind writes the place of a reserve pod. For other pods the next binder writes what they use as it binds them.
+// Bind writes the place of a reserve pod, with what other plugins write as a pod is bound. For other pods the next
+// binder writes what they use as it binds them.
 func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if reservepods.IsReservePod(pod) {
+		notes := map[string]any{}
+		for name, value := range binding.Annotations(state) {
+			notes[name] = value
+		}
+		if len(notes) > 0 {
+			if err := pl.writeAnnotations(ctx, pod, notes); err != nil {
+				return fwk.AsStatus(fmt.Errorf("annotating reserve pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			}
+		}
 		return fwk.AsStatus(pl.reservations.Bind(ctx, pod, node))
 	}
 	value := ""
@@ -62,7 +72,11 @@ func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.P
 	case value != "" && pl.notes():
 		binding.Annotate(state, v1alpha1.ReservationAllocatedAnnotation, value)
 	default:
-		if err := pl.writeAnnotation(ctx, pod, value); err != nil {
+		var uses any // nothing, which removes the annotation
+		if value != "" {
+			uses = value
+		}
+		if err := pl.writeAnnotations(ctx, pod, map[string]any{v1alpha1.ReservationAllocatedAnnotation: uses}); err != nil {
 			return fwk.AsStatus(fmt.Errorf("writing annotation %s on pod %s/%s: %w", v1alpha1.ReservationAllocatedAnnotation,
 				pod.Namespace, pod.Name, err))
 		}
@@ -70,12 +84,8 @@ func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// writeAnnotation writes what a pod uses into its annotations; nothing if it uses nothing.
-func (pl *Reservation) writeAnnotation(ctx context.Context, pod *v1.Pod, value string) error {
-	annotations := map[string]any{v1alpha1.ReservationAllocatedAnnotation: nil}
-	if value != "" {
-		annotations[v1alpha1.ReservationAllocatedAnnotation] = value
-	}
+// writeAnnotations writes annotations of a pod; one that is nil is removed.
+func (pl *Reservation) writeAnnotations(ctx context.Context, pod *v1.Pod, annotations map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": annotations}})
 	if err != nil {
 		return err
