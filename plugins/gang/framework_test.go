@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -53,6 +55,7 @@ type stage struct {
 	room      *waitingroom.Room
 	time      *ahead
 	victims   victims
+	queue     queue
 	ctx       context.Context
 	scheduler *idle.Scheduler
 	snapshot  *cache.Snapshot
@@ -64,13 +67,13 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	return newStageWith(tb, nil, nodes, pods...)
 }
 
-// noTurns keep no gang waiting.
-type noTurns struct{}
+// queue keeps all gangs waiting for what it is told; at first for nothing.
+type queue struct{ wait, limit atomic.Pointer[queueing.Wait] }
 
-func (noTurns) ReportedWait(*v1.Pod) queueing.Wait { return queueing.Wait{} }
-func (noTurns) Limits([]*v1.Pod) queueing.Wait     { return queueing.Wait{} }
-func (noTurns) Within(members []*v1.Pod) []*v1.Pod { return members }
-func (noTurns) Hopeless(*v1.Pod)                   {}
+func (q *queue) ReportedWait(*v1.Pod) queueing.Wait { return ptr.Deref(q.wait.Load(), queueing.Wait{}) }
+func (q *queue) Limits([]*v1.Pod) queueing.Wait     { return ptr.Deref(q.limit.Load(), queueing.Wait{}) }
+func (*queue) Within(members []*v1.Pod) []*v1.Pod   { return members }
+func (*queue) Hopeless(*v1.Pod)                     {}
 
 // noReservations knows of no pod that waits for a Reservation.
 type noReservations struct{}
@@ -87,7 +90,7 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 	s.room = waitingroom.New(s.registry, noQueues{}, holds, &s.victims, s.time)
 	s.room.Start(tb.Context(), noQueues{}, nil)
 	s.registry.SetRoom(s.room)
-	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(await.Closed()), Leading: await.Closed(), Decisions: decisions.New(), Turns: noTurns{}, Reserved: noReservations{}}
+	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(await.Closed()), Leading: await.Closed(), Decisions: decisions.New(), Turns: &s.queue, Reserved: noReservations{}}
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return heldCapacity{holds}, nil
 	}

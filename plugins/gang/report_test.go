@@ -36,14 +36,6 @@ func says(pod *v1.Pod, reason, message string) *v1.Pod {
 	return pod
 }
 
-// queue keeps all gangs for a reason, or none.
-type queue struct{ wait, limit queueing.Wait }
-
-func (q *queue) ReportedWait(*v1.Pod) queueing.Wait { return q.wait }
-func (q *queue) Limits([]*v1.Pod) queueing.Wait     { return q.limit }
-func (*queue) Within(members []*v1.Pod) []*v1.Pod   { return members }
-func (*queue) Hopeless(*v1.Pod)                     {}
-
 func uids(pods []*v1.Pod) (list []types.UID) {
 	for _, pod := range pods {
 		list = append(list, pod.UID)
@@ -60,8 +52,6 @@ func TestWhatMembersSay(t *testing.T) {
 	)
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
-	turns := &queue{}
-	s.turns = turns
 	members := makeMembers("train", 3, 1, nil)
 	key := gangspec.Key{Namespace: "default", Name: "train"}
 	check := func(sentence, reason, message string, pods ...*v1.Pod) {
@@ -83,9 +73,10 @@ func TestWhatMembersSay(t *testing.T) {
 	check("it is taken back where it was told", v1alpha1.ReasonAwaitingPlacement, awaiting, members[1])
 	s.see(says(members[0], v1.PodReasonUnschedulable, "0/1 nodes are available: trouble."))
 	check("not where kube-scheduler has tried the pod", v1alpha1.ReasonAwaitingPlacement, awaiting, members[1])
-	turns.wait = queueing.Wait{Reason: queueing.Closed, Message: `queue "a" is closed`}
-	check("all say what keeps them", string(queueing.Closed), turns.wait.Message, members...)
-	turns.wait = queueing.Wait{}
+	closed := queueing.Wait{Reason: queueing.Closed, Message: `queue "a" is closed`}
+	s.queue.wait.Store(&closed)
+	check("all say what keeps them", string(queueing.Closed), closed.Message, members...)
+	s.queue.wait.Store(nil)
 	s.see(says(members[1], v1alpha1.ReasonAwaitingPlacement, awaiting))
 	check("all was taken back", "", "")
 	for _, pod := range members {
@@ -128,8 +119,6 @@ func TestWhenToTell(t *testing.T) {
 func TestWhetherNodesHelp(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
-	turns := &queue{}
-	s.turns = turns
 	members := makeMembers("train", 3, 1, nil)
 	s.see(members...)
 	key := gangspec.Key{Namespace: "default", Name: "train"}
@@ -165,9 +154,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	if pods := s.reporter.pendingConditionOf(key).Pods; len(pods) != 2 || slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return pod.UID == e.Leader }) {
 		t.Errorf("members %v are told why, want those on which kube-scheduler has not written it", uids(pods))
 	}
-	turns.limit.Reason = queueing.Capability
+	s.queue.limit.Store(&queueing.Wait{Reason: queueing.Capability})
 	check("its queue would not let it have more", "QueueCapability", false)
-	turns.limit.Reason = ""
+	s.queue.limit.Store(nil)
 	s.holds.Nominate(hold.Hold{For: members[0].UID, Holder: holder, Node: "node-0000"})
 	check("room is being made for it", v1alpha1.ReasonPreemptionInProgress, false)
 	idle := newStatusReporter(s.Gang, nil, 10, status.New(await.Closed()), await.Closed()) // which takes nothing from its queue
@@ -189,9 +178,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	if at, _ := s.registry.Progress(members[0]); at.WaitsForRoom {
 		t.Error("a member is rejected, and it counts as waiting for room")
 	}
-	turns.wait.Reason = queueing.Overused
+	s.queue.wait.Store(&queueing.Wait{Reason: queueing.Overused})
 	check("so it is, whatever share its queue has", v1alpha1.ReasonMemberRejected, false)
-	turns.wait.Reason = queueing.Turn
+	s.queue.wait.Store(&queueing.Wait{Reason: queueing.Turn})
 	check("it is another's turn", "QueueTurn", false)
 }
 
