@@ -217,6 +217,12 @@ func unresolvable(unfit *framework.FitError) bool {
 	return !possible
 }
 
+// CompareQueues orders two groups by the priorities of their queues; 0 if these are alike, or not known.
+func (d *Dispatcher) CompareQueues(a, b hold.Holder) int {
+	defer d.lock()()
+	return d.book.CompareQueuePriorities(a.String(), b.String())
+}
+
 // Hopeless notes that the gang of a member would not fit if everything else were gone.
 func (d *Dispatcher) Hopeless(member *v1.Pod) {
 	defer d.lock()()

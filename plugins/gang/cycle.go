@@ -277,8 +277,9 @@ func (pl *Gang) plan(ctx context.Context,
 			return other, rivals, nil
 		}
 	}
-	elsewhere := slices.DeleteFunc(pl.gangs.PartialHolders(a.Priority()),
-		func(holder hold.Holder) bool { return holder.Profile == pl.fw.ProfileName() })
+	elsewhere := slices.DeleteFunc(pl.gangs.PartialHolders(a.Priority()), func(holder hold.Holder) bool {
+		return holder.Profile == pl.fw.ProfileName() || pl.turns.CompareQueues(pl.gangs.Holder(a.Group), holder) > 0
+	})
 	if len(elsewhere) == 0 {
 		return result, nil, nil
 	}
@@ -293,10 +294,13 @@ func (pl *Gang) plan(ctx context.Context,
 // outranked lists the groups of this profile that hold capacity without being complete and rank below that of an
 // attempt, the last first.
 func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
-	if !pl.holds.Empty() {
-		pl.gangs.WithGangs(func(s *gangstate.Gangs) { groups = a.Outranks(s.PartialHolders()) })
+	if pl.holds.Empty() {
+		return nil
 	}
-	return groups
+	var partial []turns.Rank
+	pl.gangs.WithGangs(func(s *gangstate.Gangs) { partial = s.PartialHolders() })
+	own := pl.gangs.Holder(a.Group)
+	return a.Outranks(partial, func(name string) int { return pl.turns.CompareQueues(own, pl.gangs.Holder(name)) })
 }
 
 func everyWhy(a *gangstate.Attempt, message string) map[gangspec.Key]string {

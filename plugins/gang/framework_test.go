@@ -74,6 +74,7 @@ func (q *queue) ReportedWait(*v1.Pod) queueing.Wait { return ptr.Deref(q.wait.Lo
 func (q *queue) Limits([]*v1.Pod) queueing.Wait     { return ptr.Deref(q.limit.Load(), queueing.Wait{}) }
 func (*queue) Within(members []*v1.Pod) []*v1.Pod   { return members }
 func (*queue) Hopeless(*v1.Pod)                     {}
+func (*queue) CompareQueues(_, _ hold.Holder) int   { return 0 }
 
 // noReservations knows of no pod that waits for a Reservation.
 type noReservations struct{}

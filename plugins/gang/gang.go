@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -123,6 +124,8 @@ type Turns interface {
 	Limits(members []*v1.Pod) queueing.Wait
 	// Within returns those of some members, in order, which could be placed without a queue exceeding its ceiling.
 	Within(members []*v1.Pod) []*v1.Pod
+	// CompareQueues orders two groups by the priorities of their queues; 0 if these are alike, or there are none.
+	CompareQueues(a, b hold.Holder) int
 	// Hopeless is called for a pod whose job would not fit into an empty cluster: others need not wait for it.
 	Hopeless(pod *v1.Pod)
 }

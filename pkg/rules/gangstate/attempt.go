@@ -70,11 +70,16 @@ func (a *Attempt) Members() int {
 	return n
 }
 
-// Outranks returns the names of those of some groups that come after that of the attempt, in the order given. Its own
-// group may have another rank by now.
-func (a *Attempt) Outranks(groups []turns.Rank) (names []string) {
+// Outranks returns the names of those of some groups that come after that of the attempt, in the order given: by queues,
+// which returns how their queues compare, where that distinguishes them; nil if it never does. Its own group may have
+// another rank by now.
+func (a *Attempt) Outranks(groups []turns.Rank, queues func(name string) int) (names []string) {
 	for _, rank := range groups {
-		if rank.Name != a.Group && a.Rank.Compare(rank) < 0 {
+		order := 0
+		if queues != nil {
+			order = queues(rank.Name)
+		}
+		if rank.Name != a.Group && cmp.Or(order, a.Rank.Compare(rank)) < 0 {
 			names = append(names, rank.Name)
 		}
 	}

@@ -192,7 +192,7 @@ func TestRivals(t *testing.T) {
 	c.add(podsNamed("me", 2, of("me"), needs(2), aged(90*time.Minute))...)
 	c.retry()
 	v := c.s.BeginCycle(c.pods["me1"])
-	if diff := cmp.Diff([]string{"a/young", "a/old"}, v.Attempt.Outranks(c.s.PartialHolders())); diff != "" {
+	if diff := cmp.Diff([]string{"a/young", "a/old"}, v.Attempt.Outranks(c.s.PartialHolders(), nil)); diff != "" {
 		t.Errorf("rivals, the last in rank first (-want +got):\n%s", diff)
 	}
 }

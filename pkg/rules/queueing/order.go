@@ -135,6 +135,23 @@ func (b *Book) compare(i, j *job) int {
 	return cmp.Or(order, b.compareJobs(i, j))
 }
 
+// CompareQueuePriorities orders two jobs by the priorities of their queues alone, where their branches part; 0 if these
+// are alike, or do not count, or the jobs are not known. Unlike the shares of queues, they do not change with who is
+// looked at: one of two jobs that wait for each other always comes first.
+func (b *Book) CompareQueuePriorities(i, j string) int {
+	first, second := b.jobs[i], b.jobs[j]
+	if first == nil || second == nil || !slices.Contains(b.policies.QueueOrder, config.PolicyPriority) {
+		return 0
+	}
+	p, q := b.queues[first.Queue], b.queues[second.Queue]
+	if p == nil || q == nil || p.noWay != "" || q.noWay != "" {
+		return 0
+	}
+	return share.Compare(p.path, q.path, func(one, other string) int {
+		return cmp.Compare(b.queues[other].spec.Priority, b.queues[one].spec.Priority)
+	})
+}
+
 // Line returns the jobs of a queue that wait for their turn, have it, or did not fit, in the order in which the queue
 // serves them: jobs that have begun first, and then as its policies say. Limits are ignored: a job that is over one is
 // passed by those behind it. For a job that did not fit, the order does not know what its gang has running. It costs a

@@ -119,6 +119,35 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestQueuePriorities: by their queues' priorities alone jobs come before others where the branches of these part; not
+// by names, shares, or what they are themselves.
+func TestQueuePriorities(t *testing.T) {
+	build := func(policies Policies) *Book {
+		b := newBook(policies)
+		b.SetTotal(gpus(8))
+		for _, q := range []Queue{{Name: "a"}, {Name: "a1", Parent: "a", Priority: 9}, {Name: "b", Priority: 1}, {Name: "c", Priority: 1}} {
+			q.Weight = 1
+			b.SetQueues(q)
+		}
+		b.Count("1", Usage{Queue: "b", Amount: gpus(8), Runs: true})
+		for _, j := range []Job{of("a1", 1, gpus(1)), of("b", 2, gpus(1)), of("b", 3, gpus(1)), of("c", 4, gpus(1))} {
+			b.wait(j)
+		}
+		return b
+	}
+	b := build(Policies{QueueOrder: []config.PolicyName{config.PolicyProportion, config.PolicyPriority}})
+	for pair, want := range map[[2]string]int{
+		{"b-2", "a1-1"}: -1, {"a1-1", "c-4"}: 1, {"b-2", "b-3"}: 0, {"b-2", "c-4"}: 0, {"b-2", "unknown"}: 0, {"unknown", "b-2"}: 0,
+	} {
+		if got := b.CompareQueuePriorities(pair[0], pair[1]); got != want {
+			t.Errorf("%v: %d, want %d", pair, got, want)
+		}
+	}
+	if got := build(Policies{}).CompareQueuePriorities("b-2", "a1-1"); got != 0 {
+		t.Errorf("where priorities of queues do not count: %d, want 0", got)
+	}
+}
+
 // TestLate: of the jobs that were not looked at for too long the one that waits longest has its turn, unless a limit
 // keeps it.
 func TestLate(t *testing.T) {
