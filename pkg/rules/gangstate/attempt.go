@@ -70,9 +70,9 @@ func (a *Attempt) Members() int {
 	return n
 }
 
-// Outranks returns the names of those of some groups that come after that of the attempt, in the order given: by queues,
-// which returns how their queues compare, where that distinguishes them; nil if it never does. Its own group may have
-// another rank by now.
+// Outranks returns the names of those of some groups that come after that of the attempt, in the order given: by
+// queues, which returns how their queues compare, where that distinguishes them; nil if it never does. Its own group
+// may have another rank by now.
 func (a *Attempt) Outranks(groups []turns.Rank, queues func(name string) int) (names []string) {
 	for _, rank := range groups {
 		order := 0
