@@ -325,7 +325,12 @@ func (h *Shared) NominatedBelow(priority int32) []hold.Holder {
 
 // NominationsOf lists the nominations of a holder.
 func (h *Shared) NominationsOf(holder hold.Holder) []hold.Hold {
-	return read(h, func(l *hold.Ledger) []hold.Hold { return l.HoldsOf(holder, hold.Nomination) })
+	return slices.DeleteFunc(h.HoldsOf(holder), func(one hold.Hold) bool { return one.Reason != hold.Nomination })
+}
+
+// HoldsOf lists the holds of a holder.
+func (h *Shared) HoldsOf(holder hold.Holder) []hold.Hold {
+	return read(h, func(l *hold.Ledger) []hold.Hold { return l.HoldsOf(holder) })
 }
 
 // Among returns those of holders that hold something on any of these nodes.
@@ -352,8 +357,8 @@ func (h *Shared) Nominated(holder hold.Holder) bool {
 func (h *Shared) DropNominations(holder hold.Holder) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change {
 		var pods []types.UID
-		for _, one := range l.HoldsOf(holder, hold.Nomination) {
-			pods = append(pods, one.For)
+		for _, one := range l.HoldsOf(holder) {
+			pods = append(pods, one.For) // those without a nomination are skipped
 		}
 		return l.DropNominations(pods...)
 	})

@@ -291,16 +291,19 @@ func (pl *Gang) plan(ctx context.Context,
 	return other, rivals, nil
 }
 
-// outranked lists the groups of this profile that hold capacity without being complete and rank below that of an
-// attempt, the last first.
+// outranked lists the groups of this profile that hold capacity without being complete and come after that of an
+// attempt, by the priorities of their queues and then by rank, the last first.
 func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
 	if pl.holds.Empty() {
 		return nil
 	}
 	var partial []turns.Rank
 	pl.gangs.WithGangs(func(s *gangstate.Gangs) { partial = s.PartialHolders() })
-	own := pl.gangs.Holder(a.Group)
-	return a.Outranks(partial, func(name string) int { return pl.turns.CompareQueues(own, pl.gangs.Holder(name)) })
+	queues := func(one, other string) int {
+		return pl.turns.CompareQueues(pl.gangs.Holder(one), pl.gangs.Holder(other))
+	}
+	slices.SortStableFunc(partial, func(one, other turns.Rank) int { return queues(other.Name, one.Name) })
+	return a.Outranks(partial, func(name string) int { return queues(a.Group, name) })
 }
 
 func everyWhy(a *gangstate.Attempt, message string) map[gangspec.Key]string {

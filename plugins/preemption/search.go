@@ -107,25 +107,25 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 }
 
 // incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
-// those of lower priority, and those of which a round says so.
+// those of lower priority in its queue, and those of which a round says so.
 func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extension.Round) []hold.Holder {
 	lower := pl.Gangs.PartialHolders(d.gang.Priority)
 	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32), func(holder hold.Holder) bool {
-		return holder == own || !slices.Contains(lower, holder) &&
+		return holder == own || (!slices.Contains(lower, holder) || pl.inAnotherQueue(holder, d, rounds())) &&
 			!slices.ContainsFunc(rounds(), func(round extension.Round) bool {
 				return round.MakesWay != nil && round.MakesWay(holder)
 			})
 	})
 }
 
-// inAnotherQueue reports whether room is being made for pods of another queue than a preemptor's. It does not make
-// way: between queues priority does not count, and those that were evicted for it would have gone in vain.
+// inAnotherQueue reports whether places are held for pods of another queue than a preemptor's. They do not make way:
+// between queues priority does not count, and those that were evicted for them would have gone in vain.
 func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds []extension.Round) bool {
 	if len(rounds) == 0 || rounds[0].Queue == nil {
 		return false
 	}
 	queueOf := rounds[0].Queue
-	return slices.ContainsFunc(pl.Holds.NominationsOf(holder), func(one hold.Hold) bool {
+	return slices.ContainsFunc(pl.Holds.HoldsOf(holder), func(one hold.Hold) bool {
 		pod, exists := pl.evictor.Pod(one.For)
 		return exists && queueOf(pod) != "" && queueOf(pod) != queueOf(d.leader)
 	})

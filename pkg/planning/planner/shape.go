@@ -73,7 +73,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns
 			return turns.Shape{} // its minResources may be why it failed
 		}
 		if g.Min > 0 {
-			out.Text(g.Required, need.Queue)
+			out.Text(g.Required, need.Queue, a.Shared())
 			for _, level := range g.Levels {
 				out.Text(level.Key)
 				out.Number(int64(level.Slice))

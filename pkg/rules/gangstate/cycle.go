@@ -86,7 +86,11 @@ func (m *member) position() Position {
 // extra reports whether a member that has no node is beyond the minimum of its gang.
 func (m *member) extra() bool {
 	g := m.gang
-	return m.state == Pending && g.hasStarted() && g.runningOrSucceeded().N >= g.spec.Min
+	if m.state != Pending || !g.hasStarted() || g.runningOrSucceeded().N < g.spec.Min {
+		return false
+	}
+	reaches, _ := g.makesUp(m.pod) // the minimum of a role
+	return !reaches
 }
 
 // BeginCycle returns the verdict on a pod that enters its scheduling cycle.

@@ -130,6 +130,24 @@ func TestFootprintByRole(t *testing.T) {
 	check("a worker is lost", 6, map[string]int{"ps": 2, "worker": 3})
 }
 
+// TestLostRoleIsNoSurplus: the successor of the only member of a role that the minimum needs is not beyond the minimum,
+// however many others run; one of a role of which enough run is.
+func TestLostRoleIsNoSurplus(t *testing.T) {
+	asks := []func(*v1.Pod){of("x"), needs(3), says(rolesKey, `{"launcher":1,"worker":2}`)}
+	c := newCluster(t, map[string]int{"n": 5})
+	c.bring(append(podsNamed("l", 1, append(asks, as("launcher"))...), podsNamed("w", 4, append(asks, as("worker"))...)...)...)
+	c.outcome("it runs")
+	c.remove("l1")
+	c.room["n"] = 4
+	c.bring(append(podsNamed("m", 1, append(asks, as("launcher"))...), podsNamed("z", 1, append(asks, as("worker"))...)...)...)
+	for id, want := range map[types.UID]bool{"m1": false, "z1": true} {
+		m := c.s.members[id]
+		if m == nil || m.extra() != want {
+			t.Errorf("%s is beyond the minimum: %t, want %t", id, m != nil && m.extra(), want)
+		}
+	}
+}
+
 // TestPlacing: a group waits for room once all its members are there, whatever its gang is called.
 func TestPlacing(t *testing.T) {
 	for _, name := range []string{"train", "Train_1", "a/b"} {

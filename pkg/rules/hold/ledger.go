@@ -442,11 +442,11 @@ func (l *Ledger) Devices(holders ...Holder) []Hold {
 	return found
 }
 
-// HoldsOf lists the holds of a holder for a reason, by ID.
-func (l *Ledger) HoldsOf(holder Holder, reason Reason) []Hold {
+// HoldsOf lists the holds of a holder, by ID.
+func (l *Ledger) HoldsOf(holder Holder) []Hold {
 	var found []Hold
 	for _, h := range l.holds {
-		if h.Holder == holder && h.Reason == reason {
+		if h.Holder == holder {
 			found = append(found, h.Hold)
 		}
 	}
