@@ -132,8 +132,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestNeededByNobodyOnceEnded: of victims that have ended nobody needs the end any more, whoever else has to go with
-// them.
+// TestNeededByNobodyOnceEnded: once the victim that a preemptor has adopted has ended, the preemptor needs none of the
+// victims that were chosen with it.
 func TestNeededByNobodyOnceEnded(t *testing.T) {
 	u, victims := NewActivePreemptions(), members("v", 2, 0, "n0")
 	first, high := preemptionOf("first"), preemptionOf("high")

@@ -302,8 +302,7 @@ func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
 	queues := func(one, other string) int {
 		return pl.turns.CompareQueues(pl.gangs.Holder(one), pl.gangs.Holder(other))
 	}
-	slices.SortStableFunc(partial, func(one, other turns.Rank) int { return queues(other.Name, one.Name) })
-	return a.Outranks(partial, func(name string) int { return queues(a.Group, name) })
+	return a.Outranks(partial, queues)
 }
 
 func everyWhy(a *gangstate.Attempt, message string) map[gangspec.Key]string {

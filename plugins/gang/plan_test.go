@@ -430,6 +430,15 @@ func TestShapesOfPlans(t *testing.T) {
 	if one, other := shape(5, gangspec.Spec{}, kinds), shape(5, gangspec.Spec{}, kinds); one.Key == 0 || one.Key != other.Key {
 		t.Errorf("two that are the same in several kinds: %+v, %+v", one, other)
 	}
+	inOneRack := func(together bool) turns.Shape {
+		spec := gangspec.Spec{RequiredTopology: rack, Layout: gangspec.Layout{Shared: together}}
+		a := attemptOf(makeMembers("one", 3, 1, nil), spec)
+		a.Gangs = append(a.Gangs, attemptOf(makeMembers("other", 3, 1, nil), spec).Gangs...)
+		return mustPlan(t, s, a).Shape
+	}
+	if each, together := inOneRack(false), inOneRack(true); each.Key == 0 || together.Key == 0 || each.Key == together.Key {
+		t.Errorf("two gangs, each in one rack: %+v; both in the same: %+v", each, together)
+	}
 	apart := st.MakePod().Namespace("other").Name("apart").UID("apart").Node(nodes[0].Name).Obj()
 	apart.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
 		TopologyKey: v1.LabelHostname, NamespaceSelector: &metav1.LabelSelector{}, LabelSelector: st.MakeLabelSelector().Label("apart", "yes").Obj(),

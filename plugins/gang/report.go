@@ -107,7 +107,7 @@ func (t *statusReporter) run(ctx context.Context) {
 	})
 }
 
-// report makes what there is to be reported of a change be written.
+// report queues the writes that a change calls for.
 func (t *statusReporter) report(_ context.Context, c change) error {
 	if c.pod != "" {
 		t.pl.gangs.WithGangs(func(s *gangstate.Gangs) {

@@ -55,8 +55,8 @@ func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface,
 	return group.NewAuthenticatedGroupAdder(bearertoken.New(known)), nil
 }
 
-// turnstile lets few tokens through to be reviewed that were never good, and all that were. A cache before it remembers
-// its answers, so a token comes to it once in a while.
+// tokenLimiter lets few tokens through to be reviewed that were never good, and all that were. A cache before it
+// remembers its answers, so a token comes to it once in a while.
 type tokenLimiter struct {
 	reviewer authenticator.Token
 	limit    flowcontrol.PassiveRateLimiter

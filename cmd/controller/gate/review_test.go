@@ -134,8 +134,9 @@ func (r reviewer) AuthenticateToken(_ context.Context, token string) (*authentic
 	return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
 }
 
-// TestTurnstile: a token that the API server has known once does not wait for others, until it is not known any more.
-func TestTurnstile(t *testing.T) {
+// TestTokenLimiter: a token that the API server has known once does not wait for others, until it is not known any
+// more.
+func TestTokenLimiter(t *testing.T) {
 	r := newReviews(t, "anns")
 	gone := &url.Error{Op: "Post", Err: errors.New("refused")}
 	s := newTokenLimiter(reviewer{r}, r.clock)

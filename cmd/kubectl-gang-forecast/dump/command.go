@@ -73,8 +73,8 @@ func (o *options) run(ctx context.Context) (err error) {
 }
 
 // besides is what the scheduler does not read: what pods are made with, and those that failed.
-var besides = []string{"/api/v1/pods?fieldSelector=status.phase%3DFailed", "/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges",
-	"/apis/node.k8s.io/v1/runtimeclasses"}
+var besides = []string{"/api/v1/pods?fieldSelector=status.phase%3DFailed", "/api/v1/limitranges",
+	"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/apis/node.k8s.io/v1/runtimeclasses"}
 
 // record makes a scheduler read all that it needs.
 func record(ctx context.Context, ground *simulate.Environment, recorder *source.Recorder) error {

@@ -66,8 +66,8 @@ func inPool(node *v1.Node, pool string) bool {
 	return node.Name == pool || slices.ContainsFunc(poolLabels, func(key string) bool { return node.Labels[key] == pool })
 }
 
-// comingOrGoing are taints of nodes that are being made or removed.
-var comingOrGoing = []string{"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
+// transientTaints are on nodes that are being made or removed, and not on the nodes that would come.
+var transientTaints = []string{"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
 	"karpenter.sh/disrupted", "karpenter.sh/unregistered", "node.cloudprovider.kubernetes.io/uninitialized",
 	"node.cloudprovider.kubernetes.io/shutdown"}
 
@@ -84,7 +84,7 @@ func like(node *v1.Node, name string) *v1.Node {
 	}
 	made.Spec.Unschedulable, made.Spec.ProviderID = false, ""
 	made.Spec.Taints = slices.DeleteFunc(made.Spec.Taints, func(taint v1.Taint) bool {
-		return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || slices.Contains(comingOrGoing, taint.Key)
+		return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || slices.Contains(transientTaints, taint.Key)
 	})
 	made.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	made.Status.VolumesAttached, made.Status.VolumesInUse, made.Status.Images = nil, nil, nil

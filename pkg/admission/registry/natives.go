@@ -100,8 +100,8 @@ func (r *Registry) queueAlone(group *gangspec.PodGroupDescription) string {
 	return group.Queue
 }
 
-// dissolve releases the pods of a PodGroup that was just found to be no gang, so that each is scheduled by itself: also
-// those that wait at the gate, and have not been seen here.
+// dissolve lets each pod of a PodGroup that turned out to be no gang be scheduled alone. The gate may hold pods that
+// have not been seen here: they are asked for again, too.
 func (r *Registry) dissolve(ctx context.Context, key gangspec.Key) {
 	known := r.podsNaming(ctx, key)
 	for name, p := range r.all() {

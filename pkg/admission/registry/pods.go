@@ -59,10 +59,12 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	case outside:
 		return
 	default:
-		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.ObservePod(pod, now) })
-		if r.InNoGang(pod) { // its PodGroup has come meanwhile, and makes no gang
-			p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Leave(pod, now) })
-		}
+		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+			if r.InNoGang(pod) { // asked under the lock: what comes later is dissolved after this
+				return s.Leave(pod, now)
+			}
+			return s.ObservePod(pod, now)
+		})
 	}
 	if moved {
 		r.holds.DropNomination(pod.UID) // room was made for the gang that it left

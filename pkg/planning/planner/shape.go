@@ -64,6 +64,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns
 		return turns.Shape{}
 	}
 	out := podclass.NewHash(shapeSeed)
+	out.Text(a.Shared())
 	for i, g := range problem.Gangs {
 		need := &a.Gangs[i]
 		if (g.Required != "" || len(placement.Sliced(g.Levels)) > 0) && len(need.Placed) > 0 {
@@ -73,7 +74,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns
 			return turns.Shape{} // its minResources may be why it failed
 		}
 		if g.Min > 0 {
-			out.Text(g.Required, need.Queue, a.Shared())
+			out.Text(g.Required, need.Queue)
 			for _, level := range g.Levels {
 				out.Text(level.Key)
 				out.Number(int64(level.Slice))

@@ -70,18 +70,17 @@ func (a *Attempt) Members() int {
 	return n
 }
 
-// Outranks returns the names of those of some groups that come after that of the attempt, in the order given: by
-// queues, which returns how their queues compare, where that distinguishes them; nil if it never does. Its own group
-// may have another rank by now.
-func (a *Attempt) Outranks(groups []turns.Rank, queues func(name string) int) (names []string) {
-	for _, rank := range groups {
-		order := 0
-		if queues != nil {
-			order = queues(rank.Name)
-		}
-		if rank.Name != a.Group && cmp.Or(order, a.Rank.Compare(rank)) < 0 {
-			names = append(names, rank.Name)
-		}
+// Outranks returns the names of those of some groups that come after that of the attempt, the last first: by queues,
+// which compares the queues of two groups, and then by rank. Its own group may have another rank by now.
+func (a *Attempt) Outranks(groups []turns.Rank, queues func(a, b string) int) (names []string) {
+	after := slices.DeleteFunc(slices.Clone(groups), func(rank turns.Rank) bool {
+		return rank.Name == a.Group || cmp.Or(queues(a.Group, rank.Name), a.Rank.Compare(rank)) > 0
+	})
+	slices.SortFunc(after, func(one, other turns.Rank) int {
+		return cmp.Or(queues(other.Name, one.Name), other.Compare(one))
+	})
+	for _, rank := range after {
+		names = append(names, rank.Name)
 	}
 	return names
 }

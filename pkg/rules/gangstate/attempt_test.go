@@ -192,10 +192,26 @@ func TestRivals(t *testing.T) {
 	c.add(podsNamed("me", 2, of("me"), needs(2), aged(90*time.Minute))...)
 	c.retry()
 	v := c.s.BeginCycle(c.pods["me1"])
-	if diff := cmp.Diff([]string{"a/young", "a/old"}, v.Attempt.Outranks(c.s.PartialHolders(), nil)); diff != "" {
-		t.Errorf("rivals, the last in rank first (-want +got):\n%s", diff)
+	for sentence, queues := range map[string]struct {
+		of   map[string]int // the place of a group's queue, the first to be served the lowest
+		want []string
+	}{
+		"in one queue the last in rank goes first":       {want: []string{"a/young", "a/old"}},
+		"a queue that is served later goes first":        {of: map[string]int{"a/old": 1}, want: []string{"a/old", "a/young"}},
+		"rank does not help in such a queue":             {of: map[string]int{"a/urgent": 2, "a/older": 1}, want: []string{"a/urgent", "a/older", "a/young", "a/old"}},
+		"nor does it hurt in one that is served earlier": {of: map[string]int{"a/young": -1}, want: []string{"a/old"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			order := func(a, b string) int { return queues.of[a] - queues.of[b] }
+			if diff := cmp.Diff(queues.want, v.Attempt.Outranks(c.s.PartialHolders(), order)); diff != "" {
+				t.Errorf("those it outranks, the last first (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
+
+// sameQueue compares the queues of two groups where all are in one.
+func sameQueue(_, _ string) int { return 0 }
 
 func TestClosed(t *testing.T) {
 	tellStories(t, map[string]story{

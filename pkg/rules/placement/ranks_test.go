@@ -56,7 +56,7 @@ func TestNumbersAreTheLowest(t *testing.T) {
 				}
 				want := slices.Clone(on)
 				for i := range want {
-					for want[i].Rank = 0; !mayStand(c, levels, want[:i], want[i]); want[i].Rank++ {
+					for want[i].Rank = 0; !isFree(c, levels, want[:i], want[i]); want[i].Rank++ {
 					}
 				}
 				Number(on, levels, c.Label)
@@ -68,9 +68,9 @@ func TestNumbersAreTheLowest(t *testing.T) {
 	}
 }
 
-// mayStand reports whether a member may have its number beside others: nobody has it, and the members of each of its
-// slices are in one domain, or all in none.
-func mayStand(c *cluster, levels []Level, others []PlacedMember, one PlacedMember) bool {
+// isFree reports whether a member may have its number: no other member has it, and all members of each of its slices
+// are in the same domain.
+func isFree(c *cluster, levels []Level, others []PlacedMember, one PlacedMember) bool {
 	apart := false
 	for _, other := range others {
 		path, with := "", ""

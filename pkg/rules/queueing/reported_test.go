@@ -171,7 +171,7 @@ func rebarred(b *Book, at *Moment) News {
 }
 
 // TestVisitors: a job before which others come and go is barred all the time, from when that is first reported until no
-// job has come for a while. What is so only in between two looks nobody is told, whoever asks meanwhile.
+// job has come for a while. A limit that comes and goes between two looks is not reported.
 func TestVisitors(t *testing.T) {
 	for _, gang := range []bool{true, false} {
 		at := ready
