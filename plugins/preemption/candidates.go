@@ -42,6 +42,7 @@ func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planne
 	now := pl.clock.Now()
 	underway, victims := pl.Underway.AllVictims(), map[string][]types.UID{}
 	ending, leaving := evictions.Ending(room, underway, now)
+	d.ending = ending
 	for _, one := range leaving {
 		if uid := one.Info.GetPod().UID; underway[uid] {
 			name := room.Node(one.Node).Node().Name

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -40,8 +41,11 @@ type demand struct {
 	// affinity are the required affinity terms of the pending members.
 	affinity []fwk.AffinityTerm
 	never    bool
-	// delayed: its preemption delay has not passed.
-	delayed bool
+	// delay is how long it is until it may evict pods; not positive if it may. delayMessage is for users: why it may not.
+	delay        time.Duration
+	delayMessage string
+	// ending are the pods that were ending when it searched.
+	ending map[types.UID]bool
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
 	protectedUntil time.Time
 	timer
@@ -116,6 +120,13 @@ func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
 		a.PreemptionDelay, a.Missed = delay, first.(time.Time)
 	}
 	return a
+}
+
+// delayEvictions makes the preemptor evict no pod for some time, if it may before that.
+func (d *demand) delayEvictions(delay time.Duration, message string) {
+	if delay > d.delay {
+		d.delay, d.delayMessage = delay, message
+	}
 }
 
 // addNeed adds to the need. Sums saturate.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // pauses bounds the time spent on searches that find nothing, nothing that can be carried out, or only pods that end
@@ -22,6 +24,8 @@ type pause struct {
 	// aborts is how many decisions in a row were aborted, and late how many searches in a row were cut short before they
 	// found any victims.
 	aborts, late int
+	// ending are the pods that were ending at its last search.
+	ending map[types.UID]bool
 }
 
 // cause is why a preemptor pauses.
@@ -107,6 +111,15 @@ func (p *pauses) record(group string, now time.Time, cost time.Duration, why cau
 	}
 	one.until, one.why, one.message = now.Add(length), why, message
 	return length
+}
+
+// recordEnding records the pods that were ending when a preemptor searched. It has no effect unless that pauses.
+func (p *pauses) recordEnding(group string, ending map[types.UID]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one := p.groups[group]; one != nil {
+		one.ending = ending
+	}
 }
 
 // end ends the pause of a preemptor.

@@ -180,7 +180,7 @@ func TestPreemptionDelay(t *testing.T) {
 func TestWhoMayNotEvictWaitsForEndingPods(t *testing.T) {
 	for name, forbid := range map[string]func(*demand){
 		"never":   func(d *demand) { d.never = true },
-		"delayed": func(d *demand) { d.delayed = true },
+		"delayed": func(d *demand) { d.delay = time.Second },
 	} {
 		t.Run(name, func(t *testing.T) {
 			running := members("v", 2, 2, 10, 1, "n0")
@@ -197,6 +197,45 @@ func TestWhoMayNotEvictWaitsForEndingPods(t *testing.T) {
 				t.Errorf("when both end: found %+v, %v", f, err)
 			}
 		})
+	}
+}
+
+// TestPodsBeginToEndInAPause: while a preemptor pauses it takes the places of pods that began to end since its search,
+// once for each, and evicts nobody.
+func TestPodsBeginToEndInAPause(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	running, other, preemptor := members("v", 2, 2, 100, 1, "n0"), member("w", 0, 0, 100, 1, "n1"), members("p", 2, 2, 100, 1)
+	plugin := &slow{clock: clock}
+	s := newStageWith(t, plugin, []*v1.Node{node("n0", 2, "r0"), node("n1", 1, "r0")}, append(running, other), objectsOf(preemptor)...)
+	s.clock = clock
+	d := s.demand(t, gangspec.Spec{}, preemptor...)
+	state := framework.NewCycleState()
+	planner.WriteAttempt(state, d.attempt)
+	try := func(when string, searches int) *fwk.Status {
+		t.Helper()
+		before := plugin.asked
+		_, status := s.PostFilter(s.ctx, state, d.leader, nil)
+		if got := plugin.asked - before; got != searches {
+			t.Errorf("%s: %d searches, want %d", when, got, searches)
+		}
+		return status
+	}
+	end := func(pod *v1.Pod) {
+		pod.DeletionTimestamp = &metav1.Time{Time: clock.Now()}
+		s.podChanged(nil, pod)
+	}
+	try("at first", 1)
+	try("in the pause", 0)
+	end(other)
+	if status := try("one place, two needed", 1); !strings.Contains(status.Message(), msgNoVictims) {
+		t.Errorf("in the pause it says %q", status.Message())
+	}
+	try("that place is known", 0)
+	for _, pod := range running {
+		end(pod)
+	}
+	if status := try("room for both", 1); !status.IsSuccess() || !s.Holds.Nominated(s.holder(d)) {
+		t.Errorf("it does not take the places: %v", status)
 	}
 }
 

@@ -86,6 +86,8 @@ type GangPreemption struct {
 	namespaces corelisters.NamespaceLister
 	clock      clock.WithTicker
 	pauses     pauses
+	// ending are the pods on nodes that are being deleted.
+	ending endingPods
 	// firstMisses is when single pods with a preemption delay first did not fit: a time.Time by UID.
 	firstMisses sync.Map
 	// retries are preemptors to try again later, by their leaders.
@@ -197,7 +199,8 @@ func (pl *GangPreemption) makeEvictor() error {
 
 // PostFilter frees capacity for the pod, or for the gang that it represents. It costs a search over the domains that it
 // tries: a look at all pods in each round, and at most searchTimeout, or longer after searches that this cut short
-// before they found any. Searches that find nothing take a small part of the scheduling goroutine's time.
+// before they found any. Searches for victims that find nothing take a small part of the scheduling goroutine's time:
+// the preemptor pauses, and meanwhile only looks for room where pods begin to end.
 func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	_ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if state.IsPodGroupSchedulingCycle() {
@@ -211,8 +214,6 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		return nil, d.refused(message)
 	}
 	started := pl.clock.Now()
-	delay := d.attempt.EvictsIn(started)
-	d.delayed = delay > 0
 	found, err := pl.search(ctx, d)
 	took := pl.clock.Since(started)
 	searchDuration.Observe(took.Seconds())
@@ -227,10 +228,11 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case found != nil && found.waits() && pl.isNominatedTo(d, found.nodes()):
 		pl.pause(d, took, waitsForEnding, msgWaiting)
 		return nil, d.refused(msgWaiting)
-	case found == nil && d.delayed:
+	case found == nil && d.delay > 0:
+		pl.pauses.recordEnding(d.attempt.Group, d.ending)
 		pl.Holds.DropNominations(pl.holder(d))
-		pl.retryAfter(d.leader, delay)
-		return nil, d.refused(msgDelay)
+		pl.retryAfter(d.leader, d.delay)
+		return nil, d.refused(d.delayMessage)
 	case found == nil && pl.devicesFreeing(d):
 		pl.retryAfter(d.leader, devicesFreeingRetry)
 		return nil, d.refused(msgWaiting)
@@ -307,15 +309,22 @@ func (pl *GangPreemption) holder(d *demand) hold.Holder {
 	return hold.Holder{Profile: pl.fw.ProfileName(), Group: d.attempt.Group}
 }
 
-// mustWait returns why a preemptor must not search now; empty if it may.
+// mustWait returns why a preemptor must not search now; empty if it may. It delays evictions by a preemptor whose
+// preemption delay has not passed. One that pauses may search for the places of pods that began to end since its last
+// search, as those behind it in order may.
 func (pl *GangPreemption) mustWait(d *demand) string {
 	if pl.victimsEnding(d) || pl.preemptedPodsEnding(d) {
 		return msgWaiting
 	}
 	now := pl.clock.Now()
+	d.delayEvictions(d.attempt.EvictsIn(now), msgDelay)
 	pause := pl.pauses.current(d.attempt.Group, now)
 	left := pause.until.Sub(now)
 	if left <= 0 || pause.why == waitsForEnding && !pl.Holds.Nominated(pl.holder(d)) {
+		return ""
+	}
+	if pl.ending.anyBeside(pause.ending) {
+		d.delayEvictions(left, pause.message)
 		return ""
 	}
 	pl.retryAfter(d.leader, left) // what has happened since that search may have helped
@@ -324,7 +333,9 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 
 // pause begins a pause of a preemptor, and returns its length; see [pauses.record].
 func (pl *GangPreemption) pause(d *demand, cost time.Duration, why cause, message string) time.Duration {
-	return pl.pauses.record(d.attempt.Group, pl.clock.Now(), cost, why, message)
+	length := pl.pauses.record(d.attempt.Group, pl.clock.Now(), cost, why, message)
+	pl.pauses.recordEnding(d.attempt.Group, d.ending)
+	return length
 }
 
 const (

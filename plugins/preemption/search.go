@@ -86,7 +86,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 			return result, err
 		}
 	}
-	if d.never || d.delayed {
+	if d.never || d.delay > 0 {
 		return pl.searchRound(ctx, d, nil, nil, nil)
 	}
 	besides := [][]hold.Holder{nil}

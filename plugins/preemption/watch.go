@@ -21,6 +21,7 @@ func (pl *GangPreemption) watch() error {
 
 func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
 	pl.evictor.PodUpdated(pod)
+	pl.ending.podChanged(pod)
 	if pod.Spec.SchedulerName != pl.fw.ProfileName() {
 		return
 	}
@@ -69,6 +70,7 @@ func nomination(pod *v1.Pod) string {
 
 func (pl *GangPreemption) podDeleted(pod *v1.Pod) {
 	pl.evictor.PodDeleted(pod)
+	pl.ending.podDeleted(pod)
 	pl.firstMisses.Delete(pod.UID)
 	pl.Holds.DropNomination(pod.UID)
 }
