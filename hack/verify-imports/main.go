@@ -1,8 +1,7 @@
 // Command verify-imports checks that imports run one way. What a package may import follows from its folder:
 //
 //	apis < pkg/rules, pkg/util < pkg/kube < pkg/ledger, pkg/status < pkg/framework < pkg/admission, pkg/reservations <
-//	pkg/planning < pkg/evictions < pkg/controllers/X, plugins/X < pkg/schedulersetup, cmd/kubectl-gang/view < cmd <
-//	test, hack
+//	pkg/planning < pkg/evictions < pkg/controllers/X, plugins/X < pkg/schedulersetup < cmd < test, hack
 //
 // Neighbours do not import each other: no plugin another one, no controller another one, no owner of state another one.
 // Only lockstep-controller imports controllers. The packages of pkg/rules turn values into values: they have no client,
@@ -47,9 +46,6 @@ const (
 
 // runner is lockstep-controller.
 const runner = "cmd/controller"
-
-// view makes rows of objects, for any program that shows them.
-const view = "cmd/kubectl-gang/view"
 
 // pkg is what go list prints about a package.
 type pkg struct {
@@ -186,9 +182,6 @@ func place(path string) (rank layer, unit string) {
 	case "apis":
 		return apis, ""
 	case "cmd":
-		if path == view {
-			return composition, parts[2]
-		}
 		return commands, ""
 	case "plugins":
 		return plugins, parts[1]
