@@ -364,7 +364,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, pl.refusedEarly(ctx, pod)
 	}
 	if visit == nil {
-		pl.unfit(ctx, pod, statuses)
+		pl.unfit(ctx, gangstate.SinglePodAttempt(pod, gangstate.Need{}), pod, statuses)
 		if gangspec.CheckPod(pod) != nil {
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
 		}
@@ -390,6 +390,9 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	case gangstate.Wait:
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	case gangstate.Alone:
+		if visit.attempt == nil {
+			pl.unfit(ctx, planner.AttemptOf(state), pod, statuses)
+		}
 		if pl.ready(); visit.extra && !pl.preempts {
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
 		}
@@ -397,9 +400,8 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// unfit records why a pod in no gang did not fit. It costs a look at each node's status.
-func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
-	one := gangstate.SinglePodAttempt(pod, gangstate.Need{})
+// unfit records why a pod that is placed alone did not fit. It costs a look at each node's status.
+func (pl *Gang) unfit(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
 	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangspec.PreemptionDelayOf(pod)
 	pl.gangs.RecordSingleFailure(pod, turns.AttemptFailure{
@@ -420,7 +422,7 @@ func (pl *Gang) shapeOf(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod
 }
 
 // reasons returns a number that stands for the reasons of all nodes, and whether no pod that goes makes any of them
-// fit.
+// fit. The domain of a gang may change when its pods go.
 func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless bool) {
 	nodes, err := pl.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
@@ -430,7 +432,7 @@ func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless b
 	for _, info := range nodes {
 		status := statuses.Get(info.Node().Name)
 		given.Insert(status.Reasons()...)
-		hopeless = hopeless && status.Code() != fwk.Unschedulable
+		hopeless = hopeless && status.Code() != fwk.Unschedulable && status.Plugin() != Name
 	}
 	hash := fnv.New64a()
 	for _, reason := range sets.List(given) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // EventsToRegister returns what may bring nodes into the domain in which members that come later have to be. Members
@@ -45,18 +46,30 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if pl.gangs.InNoGang(pod) {
 		pl.order.Forget(pod.UID) // it may have left a gang
 		if !pl.gangs.Enters(pod) {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod did not fit, and waits for its turn")
+			return waitsForTurn()
 		}
 		return nil
 	}
-	var p gangstate.Position
+	var rank turns.Rank
 	var refusal string
-	pl.gangs.WithGangs(func(s *gangstate.Gangs) { p, refusal = s.Queue(pod) })
+	var together bool
+	pl.gangs.WithGangs(func(s *gangstate.Gangs) {
+		rank, refusal = s.Queue(pod)
+		_, together = s.PlacedWith(pod)
+	})
 	if refusal != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal)
 	}
-	pl.order.Freeze(pod.UID, p)
+	if !together && !pl.gangs.Enters(pod) {
+		return waitsForTurn()
+	}
+	pl.order.Freeze(pod.UID, rank)
 	return nil
+}
+
+// waitsForTurn is the status of a pod that is placed alone, and did not fit.
+func waitsForTurn() *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod did not fit, and waits for its turn")
 }
 
 // SignPod keeps kube-scheduler's batching working for pods outside gangs, whose

@@ -16,7 +16,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 func at(n int) time.Time { return time.Unix(int64(n), 0) }
@@ -42,39 +42,42 @@ func nameOf(e fwk.QueuedEntityInfo) string { return e.(framework.QueuedEntityInf
 
 func TestLess(t *testing.T) {
 	high, low := new(int32(10)), new(int32(-1))
-	member := func(gang string, since int, extra bool) gangstate.Position {
-		return gangstate.Position{Gang: gang, Created: at(since), Extra: extra}
+	member := func(gang string, since int, extra bool) turns.Rank {
+		return turns.Rank{Name: gang, Created: at(since), Surplus: extra}
 	}
 	for sentence, c := range map[string]struct {
 		first, second fwk.QueuedEntityInfo
-		members       map[types.UID]gangstate.Position
+		members       map[types.UID]turns.Rank
 	}{
 		"the higher priority leads": {first: queued("z", high, 9), second: queued("a", nil, 1)},
-		"also over an older gang":   {first: queued("z", high, 9), second: queued("a", nil, 1), members: map[types.UID]gangstate.Position{"a": member("g", 0, false)}},
+		"also over an older gang":   {first: queued("z", high, 9), second: queued("a", nil, 1), members: map[types.UID]turns.Rank{"a": member("g", 0, false)}},
 		"no priority is 0":          {first: queued("z", nil, 9), second: queued("a", low, 1)},
 		"who came first leads":      {first: queued("z", nil, 1), second: queued("a", nil, 2)},
 		"a gang counts from when it came to be, not from when its member was queued": {
-			first: queued("z", nil, 9), second: queued("a", nil, 2), members: map[types.UID]gangstate.Position{"z": member("g", 1, false)},
+			first: queued("z", nil, 9), second: queued("a", nil, 2), members: map[types.UID]turns.Rank{"z": member("g", 1, false)},
 		},
 		"the older gang leads": {
-			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]gangstate.Position{"z": member("y", 1, false), "a": member("x", 2, false)},
+			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]turns.Rank{"z": member("y", 1, false), "a": member("x", 2, false)},
 		},
 		"of two gangs as old the names decide, so that neither is torn apart": {
-			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]gangstate.Position{"z": member("x", 1, false), "a": member("y", 1, false)},
+			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]turns.Rank{"z": member("x", 1, false), "a": member("y", 1, false)},
+		},
+		"a member without which its gang runs in vain leads": {
+			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]turns.Rank{"z": {Begun: true, Created: at(9), Name: "x"}},
 		},
 		"extra members come after everything else of their priority": {
-			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]gangstate.Position{"a": member("x", 0, true)},
+			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]turns.Rank{"a": member("x", 0, true)},
 		},
 		"but before what has a lower one": {
-			first: queued("z", nil, 9), second: queued("a", low, 1), members: map[types.UID]gangstate.Position{"z": member("x", 0, true)},
+			first: queued("z", nil, 9), second: queued("a", low, 1), members: map[types.UID]turns.Rank{"z": member("x", 0, true)},
 		},
 		"of pods that differ in nothing the UIDs decide": {first: queued("a", nil, 1), second: queued("b", nil, 1)},
 		"a native group stands where it was queued":      {first: nativeGroup("z", 0, 1), second: queued("a", nil, 2)},
 		"a gang that is older than a native group leads": {
-			first: queued("z", nil, 9), second: nativeGroup("a", 0, 2), members: map[types.UID]gangstate.Position{"z": member("x", 1, false)},
+			first: queued("z", nil, 9), second: nativeGroup("a", 0, 2), members: map[types.UID]turns.Rank{"z": member("x", 1, false)},
 		},
 		"a native group of high priority leads": {
-			first: nativeGroup("z", 10, 9), second: queued("a", nil, 2), members: map[types.UID]gangstate.Position{"a": member("x", 1, false)},
+			first: nativeGroup("z", 10, 9), second: queued("a", nil, 2), members: map[types.UID]turns.Rank{"a": member("x", 1, false)},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -109,7 +112,7 @@ func crowd(rng *rand.Rand, o *positions.Order) []fwk.QueuedEntityInfo {
 			if rng.IntN(2) == 0 {
 				o.Plan([]types.UID{types.UID(uid)})
 			}
-			o.Freeze(types.UID(uid), gangstate.Position{Gang: fmt.Sprint("g", rng.IntN(2)), Created: at(rng.IntN(3)), Extra: rng.IntN(3) == 0})
+			o.Freeze(types.UID(uid), turns.Rank{Name: fmt.Sprint("g", rng.IntN(2)), Created: at(rng.IntN(3)), Surplus: rng.IntN(3) == 0})
 		}
 		list = append(list, queued(uid, priority, rng.IntN(3)))
 	}
@@ -153,7 +156,7 @@ func TestGangsStandTogether(t *testing.T) {
 			uid, gang := fmt.Sprint("pod-", i), rng.IntN(4)
 			if gang > 0 {
 				gangOf[uid] = fmt.Sprint("g", gang)
-				o.Freeze(types.UID(uid), gangstate.Position{Gang: gangOf[uid], Created: at(gang / 2)}) // two gangs of one age
+				o.Freeze(types.UID(uid), turns.Rank{Name: gangOf[uid], Created: at(gang / 2)}) // two gangs of one age
 			}
 			list = append(list, queued(uid, nil, rng.IntN(3)))
 		}
@@ -207,7 +210,7 @@ func TestPositionsAreFrozen(t *testing.T) {
 	entities := []fwk.QueuedEntityInfo{queued("a", nil, 5), queued("b", nil, 5), queued("c", nil, 5), queued("plain", nil, 3)}
 	freeze := func(uids ...types.UID) {
 		for _, uid := range uids {
-			o.Freeze(uid, gangstate.Position{Gang: "g", Created: at(1)})
+			o.Freeze(uid, turns.Rank{Name: "g", Created: at(1)})
 		}
 	}
 	for _, step := range []struct {

@@ -15,12 +15,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// position is what a member is sorted by, after its priority.
+// position is what a member is sorted by.
 type position struct {
-	gangstate.Position
+	turns.Rank
 	// place is where the member stands in its plan, from 1; 0 where it is in none.
 	place int
 }
@@ -45,8 +45,8 @@ func (o *Order) Plan(members []types.UID) {
 func (o *Order) ForgetPlan(uid types.UID) { o.places.Delete(uid) }
 
 // Freeze fixes the position of a member that is about to enter the queue.
-func (o *Order) Freeze(uid types.UID, at gangstate.Position) {
-	p := position{Position: at}
+func (o *Order) Freeze(uid types.UID, at turns.Rank) {
+	p := position{Rank: at}
 	if place, ok := o.places.Load(uid); ok {
 		p.place = place.(int)
 	}
@@ -67,21 +67,12 @@ type Entry struct {
 	Queued time.Time
 }
 
-// Less orders by: 1. priority, high first; 2. extra members last; 3. time: a gang's
-// creation, for all others the entry into the queue; 4. gang; 5. the order of the gang's
-// plan, since what one member wishes of others may hold only once those are there;
-// members in no plan come last; 6. UID. Among entries in no gang this is what
-// kube-scheduler's PrioritySort does.
+// Less orders by: 1. rank: a gang's, and for all others priority, and the entry into the queue; 2. the order of the
+// gang's plan, since what one member wishes of others may hold only once those are there; members in no plan come last;
+// 3. UID. Among entries in no gang this is what kube-scheduler's PrioritySort does.
 func (o *Order) Less(a, b Entry) bool {
-	if a.Priority != b.Priority {
-		return a.Priority > b.Priority
-	}
 	x, y := o.position(a), o.position(b)
-	if x.Extra != y.Extra {
-		return y.Extra
-	}
-	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Gang, y.Gang), comparePlaces(x.place, y.place),
-		cmp.Compare(a.UID, b.UID)) < 0
+	return cmp.Or(x.Rank.Compare(y.Rank), comparePlaces(x.place, y.place), cmp.Compare(a.UID, b.UID)) < 0
 }
 
 func comparePlaces(a, b int) int {
@@ -92,10 +83,12 @@ func comparePlaces(a, b int) int {
 }
 
 func (o *Order) position(e Entry) position {
-	if p, ok := o.positions.Load(e.UID); ok {
-		return p.(position)
+	p := position{Rank: turns.Rank{Created: e.Queued}}
+	if frozen, ok := o.positions.Load(e.UID); ok {
+		p = frozen.(position)
 	}
-	return position{Position: gangstate.Position{Created: e.Queued}}
+	p.Priority = e.Priority
+	return p
 }
 
 // New makes an empty order.

@@ -74,13 +74,12 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 }
 
-// singleSeen tells the waiting room of a pod in no gang that has a node or has changed, and of one that is in a gang
-// now.
+// singleSeen tells the waiting room of a pod that has a node or has changed, and of one that is in a gang now.
 func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
 	switch {
-	case !outside && old != nil && r.InNoGang(old), outside && pod.Spec.NodeName != "":
+	case !outside && old != nil && r.InNoGang(old), pod.Spec.NodeName != "":
 		r.room.ForgetSingle(pod)
-	case outside && old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) ||
+	case old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) ||
 		!maps.Equal(old.Annotations, pod.Annotations)):
 		r.room.RenewSingle(pod)
 	}
@@ -133,9 +132,7 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 		return
 	}
 	p.adapter.Gone(pod.UID)
-	if r.InNoGang(pod) {
-		r.room.ForgetSingle(pod)
-	}
+	r.room.ForgetSingle(pod)
 	p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.PodEnded(pod.UID, now) })
 	r.holds.DropNomination(pod.UID) // also what its plan has just given back
 }

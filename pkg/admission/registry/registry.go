@@ -71,12 +71,12 @@ type WaitingRoom interface {
 	RecordChange(change turns.Change)
 	// Recall has the gang of a pod tried again, although nothing has changed in the cluster.
 	Recall(pod *v1.Pod)
-	// SingleMayEnter reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its
-	// turn.
+	// SingleMayEnter reports whether a pod that is placed alone may enter the scheduling queue: one that did not fit waits
+	// for its turn.
 	SingleMayEnter(pod *v1.Pod) bool
 	// RecordSingleFailure is called with what the cycle of such a pod has found that is about to fail.
 	RecordSingleFailure(pod *v1.Pod, found turns.AttemptFailure)
-	// ForgetSingle is called when such a pod has a node, or is gone, or in a gang, and Renew when it has changed.
+	// ForgetSingle is called when a pod has a node, is gone, or has joined a gang, and RenewSingle when it has changed.
 	ForgetSingle(pod *v1.Pod)
 	RenewSingle(pod *v1.Pod)
 }
@@ -170,12 +170,12 @@ func (r *Registry) IsEvictedAlone(pod *v1.Pod) bool {
 // Serves reports whether a profile has gangs.
 func (r *Registry) Serves(profile string) bool { return r.all()[profile] != nil }
 
-// Enters reports whether a pod in no gang may enter the scheduling queue.
+// Enters reports whether a pod that is placed alone may enter the scheduling queue.
 func (p *Profile) Enters(pod *v1.Pod) bool {
 	return p.room.SingleMayEnter(pod)
 }
 
-// RecordSingleFailure notes what the cycle of a pod in no gang has found that is about to fail.
+// RecordSingleFailure notes what the cycle of a pod that is placed alone has found that is about to fail.
 func (p *Profile) RecordSingleFailure(pod *v1.Pod, found turns.AttemptFailure) {
 	p.room.RecordSingleFailure(pod, found)
 }
@@ -229,6 +229,26 @@ func (r *Registry) Wants(pod *v1.Pod) (want gangstate.PlacementRequest, undecide
 func (r *Registry) Progress(pod *v1.Pod) (at gangstate.Progress, member bool) {
 	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { at, member = s.Progress(pod.UID) })
 	return at, member
+}
+
+// PlacedWith returns the group with which a pod is placed; false if it is placed alone: it is in no gang that is known,
+// or its gang runs.
+func (r *Registry) PlacedWith(pod *v1.Pod) (group hold.Holder, together bool) {
+	group.Profile = pod.Spec.SchedulerName
+	r.look(group.Profile, func(s *gangstate.Gangs) { group.Group, together = s.PlacedWith(pod) })
+	return group, together
+}
+
+// RanksAlone returns the ranks of the members of a group that have no node and are placed alone, by UID.
+func (r *Registry) RanksAlone(group hold.Holder) (ranks map[types.UID]turns.Rank) {
+	r.look(group.Profile, func(s *gangstate.Gangs) { ranks = s.RanksAlone(group.Group) })
+	return ranks
+}
+
+// RankAlone returns the rank of a pod that is placed alone in a profile that has gangs.
+func (r *Registry) RankAlone(pod *v1.Pod) (rank turns.Rank) {
+	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { rank = s.RankAlone(pod) })
+	return rank
 }
 
 // PodGroups returns what the PodGroups say that have the name of a gang of a profile, also a native one that makes no

@@ -55,9 +55,9 @@ func (r *Room) goesOn(pod *v1.Pod) bool {
 // HandleFailedCycle notes that the cycle of a pod failed: not every cycle of a leader gets as far as an outcome.
 func (r *Room) HandleFailedCycle(ctx context.Context, pod *v1.Pod, why error) {
 	r.gangs.Failed(ctx, pod, why)
-	group, member := r.groupOf(pod)
+	holder, together := r.holderOf(pod)
 	r.locked(func() {
-		if name, begun := r.line.Turn(); begun && member && name == group.String() {
+		if name, begun := r.line.Turn(); begun && together && name == holder.String() {
 			r.line.PassOver(name)
 		}
 		if r.taken == pod.UID {
@@ -75,12 +75,11 @@ func (r *Room) RecordChange(change turns.Change) {
 	r.RequestNext()
 }
 
-// Recall has the gang of a pod tried again, although nothing has changed in the cluster.
+// Recall has a pod, or its gang, tried again, although nothing has changed in the cluster.
 func (r *Room) Recall(pod *v1.Pod) {
-	if group, member := r.groupOf(pod); member {
-		r.locked(func() { r.line.Recall(group.String()) })
-		r.RequestNext()
-	}
+	holder, _ := r.holderOf(pod)
+	r.locked(func() { r.line.Recall(holder.String()) })
+	r.RequestNext()
 }
 
 // mostTouched is how many groups may have been touched until they are looked at.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -43,7 +42,7 @@ type Room struct {
 	touched map[hold.Holder]bool
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
-	// cycleBegan is when the last cycle began. unfit is the pod in no gang of which found was found in it.
+	// cycleBegan is when the last cycle began. unfit is the pod placed alone of which found was found in it.
 	cycleBegan time.Time
 	unfit      types.UID
 	found      turns.AttemptFailure
@@ -68,8 +67,12 @@ type Gangs interface {
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
 	// GiveBack takes the turn from a group that has not used it: the group waits for another.
 	GiveBack(ctx context.Context, group hold.Holder)
-	// Progress returns how far the gang of a pod has come; false if the pod is in none.
-	Progress(pod *v1.Pod) (gangstate.Progress, bool)
+	// PlacedWith returns the group with which a pod is placed; false if it is placed alone.
+	PlacedWith(pod *v1.Pod) (group hold.Holder, together bool)
+	// RanksAlone returns the ranks of the members of a group that have no node and are placed alone, by UID.
+	RanksAlone(group hold.Holder) map[types.UID]turns.Rank
+	// RankAlone returns the rank of a pod that is placed alone.
+	RankAlone(pod *v1.Pod) turns.Rank
 	// Serves reports whether a profile has gangs.
 	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
@@ -201,11 +204,11 @@ func (r *Room) KeepsTurn(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	if pod == nil {
 		return true
 	}
-	group, member := r.groupOf(pod)
-	if turn, begun := r.turn(); begun || turn != group.String() {
+	holder, together := r.holderOf(pod)
+	if turn, begun := r.turn(); begun || turn != holder.String() {
 		return true
 	}
-	if turn, _ := r.gangs.Turn(group); member && (turn.Leader == nil || turn.Leader.UID != pod.UID) {
+	if turn, _ := r.gangs.Turn(holder); together && (turn.Leader == nil || turn.Leader.UID != pod.UID) {
 		return true // it does not plan its group
 	}
 	r.asking.Lock()
@@ -214,12 +217,12 @@ func (r *Room) KeepsTurn(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	r.locked(func() {
 		now := r.clock.Now()
 		r.refresh(now)
-		if keeps = r.line.KeepsTurn(group.String(), now, r.letsInQueues(now)); !keeps {
+		if keeps = r.line.KeepsTurn(holder.String(), now, r.letsInQueues(now)); !keeps {
 			r.leader = ""
 		}
 	})
-	if !keeps && member {
-		r.gangs.GiveBack(ctx, group)
+	if !keeps && together {
+		r.gangs.GiveBack(ctx, holder)
 	}
 	return keeps
 }
@@ -234,12 +237,12 @@ func (r *Room) HandleCycleStart(pod *v1.Pod) {
 	if pod == nil {
 		return
 	}
-	group, _ := r.groupOf(pod)
+	holder, _ := r.holderOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.cycleBegan = now
-	r.line.Begin(group.String(), now)
+	r.line.Begin(holder.String(), now)
 	if r.leader == pod.UID {
 		r.leader, r.taken = "", pod.UID
 		name, _ := r.line.Turn()
@@ -343,16 +346,17 @@ func (r *Room) turn() (name string, begun bool) {
 	return r.line.Turn()
 }
 
-// groupOf returns the group of the gang of a pod, and whether it is in one; otherwise what the pod is alone.
-func (r *Room) groupOf(pod *v1.Pod) (group hold.Holder, member bool) {
-	at, member := r.gangs.Progress(pod)
-	if key, _, _ := gangspec.KeyOf(pod); !member || at.Gang != key { // it may have moved since
-		return single(pod), false
+// holderOf returns the group with which a pod is placed, or what the pod is alone; together is whether there is a
+// group.
+func (r *Room) holderOf(pod *v1.Pod) (holder hold.Holder, together bool) {
+	if group, together := r.gangs.PlacedWith(pod); together {
+		return group, true
 	}
-	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: at.Group}, true
+	return single(pod), false
 }
 
-// refresh offers the touched groups that wait for their turn, and withdraws those that no longer do.
+// refresh offers the touched groups that wait for their turn, and withdraws those that no longer do. Members that are
+// placed alone may have another rank.
 func (r *Room) refresh(now time.Time) {
 	for group := range r.touched {
 		switch turn, waits := r.gangs.Turn(group); {
@@ -360,6 +364,9 @@ func (r *Room) refresh(now time.Time) {
 			r.line.Withdraw(group.String())
 		case !turn.Has:
 			r.line.Offer(r.jobOf(group, turn), now)
+		}
+		for pod, rank := range r.gangs.RanksAlone(group) {
+			r.line.Rerank(hold.Holder{Profile: group.Profile, Group: hold.SinglePod(pod)}.String(), rank)
 		}
 	}
 	clear(r.touched)
@@ -385,13 +392,13 @@ func (r *Room) jobOf(group hold.Holder, turn gangstate.Turn) turns.Job {
 // the pod: the present explanation may not be the last. until is when it may be tried at the earliest, or when the
 // attempt that keeps it from that is over; zero for at once.
 func (r *Room) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
-	group, _ := r.groupOf(pod)
+	holder, _ := r.holderOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.refresh(now)
-	awaits, until = r.line.Awaits(group.String(), now)
-	return awaits || elsewhere{r}.Making(single(pod)), until // for a pod that is placed alone, or is in no gang
+	awaits, until = r.line.Awaits(holder.String(), now)
+	return awaits || elsewhere{r}.Making(single(pod)), until // a gang of one is placed alone
 }
 
 // elsewhere is what is known of jobs outside the room.

@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -13,24 +12,23 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// Pods in no gang and in no queue enter the scheduling queue as they come, in kube-scheduler's order. One that did not
-// fit is a job from then on, and waits for its turn like a gang: what becomes free goes to the first in rank, whatever
-// it is.
+// Pods that are placed alone, in no gang or in one that runs, enter the scheduling queue as they come where they are in
+// no queue. One that did not fit is a job from then on, and waits for its turn like a gang: what becomes free goes to
+// the first in rank, whatever it is.
 
 // single returns the name in the ledger of a pod that is placed alone.
 func single(pod *v1.Pod) hold.Holder {
 	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}
 }
 
-// IsSingle reports whether a pod is in no gang, and waits here once it has failed. Pods of native pod groups are
-// kube-scheduler's own affair, and those of queues wait there.
+// IsSingle reports whether a pod is placed alone, and waits here once it has failed. Pods of queues wait there.
 func (r *Room) IsSingle(pod *v1.Pod) bool {
-	_, member := r.groupOf(pod)
-	return !member && pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) &&
-		r.queues.QueueOf(pod) == ""
+	_, together := r.holderOf(pod)
+	return !together && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
 }
 
-// SingleMayEnter reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
+// SingleMayEnter reports whether a pod that is placed alone may enter the scheduling queue. It is called under that
+// queue's lock.
 func (r *Room) SingleMayEnter(pod *v1.Pod) (enters bool) {
 	if pod.Status.NominatedNodeName != "" {
 		return true // it has its place
@@ -42,13 +40,13 @@ func (r *Room) SingleMayEnter(pod *v1.Pod) (enters bool) {
 	return enters
 }
 
-// RecordSingleFailure notes what the cycle of a pod in no gang has found, which is about to fail.
+// RecordSingleFailure notes what the cycle of a pod that is placed alone has found, which is about to fail.
 func (r *Room) RecordSingleFailure(pod *v1.Pod, found turns.AttemptFailure) {
 	r.locked(func() { r.unfit, r.found = pod.UID, found })
 }
 
-// failSingle records that the cycle of a pod in no gang, or its binding, failed. One that did not fail because it fits
-// nowhere is tried again after kube-scheduler's backoff. mu is held.
+// failSingle records that the cycle of a pod that is placed alone, or its binding, failed. One that did not fail
+// because it fits nowhere is tried again after kube-scheduler's backoff. mu is held.
 func (r *Room) failSingle(pod *v1.Pod, why error) {
 	if unfit := new(framework.FitError); !errors.As(why, &unfit) {
 		r.line.Withdraw(single(pod).String())
@@ -56,8 +54,7 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 	}
 	job := turns.Job{
 		Name: single(pod).String(), Holder: single(pod), Single: true, Strict: true, Tried: true,
-		Rank: turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time,
-			Name: pod.Namespace + "/" + pod.Name},
+		Rank: r.gangs.RankAlone(pod),
 	}
 	now, outcome := r.clock.Now(), turns.AttemptFailure{}
 	if r.unfit == pod.UID { // otherwise it failed later
@@ -67,25 +64,27 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 	r.line.Fail(job, outcome, now)
 }
 
-// ForgetSingle forgets a pod in no gang that has a node, is gone, or is in a gang now.
+// ForgetSingle forgets a pod that has a node, is gone, or has joined a gang.
 func (r *Room) ForgetSingle(pod *v1.Pod) {
 	r.locked(func() { r.line.Withdraw(single(pod).String()) })
 }
 
-// RenewSingle records that a pod in no gang has changed: it may fit now.
+// RenewSingle records that a pod has changed which may be placed alone: it may fit now.
 func (r *Room) RenewSingle(pod *v1.Pod) {
 	r.locked(func() { r.line.Renew(single(pod).String(), r.clock.Now()) })
 	r.RequestNext()
 }
 
-// podOf returns the pod of a single job; nil if it is gone, is being deleted, or has a node.
+// podOf returns the pod of a single job; nil if it is gone, is being deleted, has a node, or is not placed alone any
+// more.
 func (r *Room) podOf(job turns.Job) *v1.Pod {
 	namespace, name, err := cache.SplitMetaNamespaceKey(job.Rank.Name)
 	if err != nil {
 		return nil
 	}
 	pod, err := r.pods.Pods(namespace).Get(name)
-	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || !objectstate.AwaitsNode(pod) {
+	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || !objectstate.AwaitsNode(pod) ||
+		!r.IsSingle(pod) {
 		return nil
 	}
 	return pod

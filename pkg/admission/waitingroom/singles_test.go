@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
@@ -133,5 +134,56 @@ func TestSinglesThatFailOtherwise(t *testing.T) {
 	s.HandleFailedCycle(s.ctx, pod, errors.New("away"))
 	if !s.SingleMayEnter(pod) {
 		t.Error("it has to wait")
+	}
+}
+
+// TestMembersPlacedAlone: a member of a gang that runs waits in the one order once it did not fit: before younger jobs
+// if its gang lacks it, after them if not. When its gang no longer runs, its job is gone.
+func TestMembersPlacedAlone(t *testing.T) {
+	s := newStage(t)
+	observe := func(pod *v1.Pod) *v1.Pod {
+		must.Succeed(t, s.store.Add(pod))
+		s.profile.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.ObservePod(pod, now) })
+		return pod
+	}
+	fails := func(pod *v1.Pod) {
+		s.HandleCycleStart(pod)
+		s.HandleFailedCycle(s.ctx, pod, &framework.FitError{Pod: pod})
+	}
+	running := []*v1.Pod{observe(sample.Member("run", 0, 2).Node("n").Obj()), observe(sample.Member("run", 1, 2).Node("n").Obj())}
+	surplus, other := observe(member("run", 2)), s.single("other", 0)
+	fails(surplus)
+	next := func(want string) {
+		t.Helper()
+		s.let = nil
+		s.Next(s.ctx)
+		if !slices.Equal(s.let, []string{want}) {
+			t.Errorf("let in: %v, want %s", s.let, want)
+		}
+	}
+	s.holds.ReportFreed()
+	next(other.Name)
+	fails(other)
+	next(surplus.Name)
+	fails(surplus)
+
+	end := func(pod *v1.Pod) {
+		s.profile.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.PodEnded(pod.UID, now) })
+	}
+	end(running[0])
+	fails(surplus) // it makes up for the lost one now
+	s.holds.ReportFreed()
+	next(surplus.Name)
+	fails(surplus)
+	next(other.Name)
+	fails(other)
+
+	end(running[1])
+	s.holds.ReportFreed()
+	next(other.Name)
+	fails(other)
+	s.let = nil
+	if s.Next(s.ctx); len(s.let) > 0 {
+		t.Errorf("let in: %v; the gang waits for its second member", s.let)
 	}
 }

@@ -168,7 +168,7 @@ type cluster struct {
 	gatedOut map[types.UID]bool // at another gate
 	cycles   map[types.UID]int
 	// position is where a pod stands in the queue, since it entered it.
-	position map[types.UID]Position
+	position map[types.UID]turns.Rank
 	cost     time.Duration // of an attempt
 	dear     string        // the only group whose attempts cost something; empty for all
 	// spoiled is a pod that fails on every node it is planned for.
@@ -206,7 +206,7 @@ func newCluster(t *testing.T, room map[string]int) *cluster {
 	s := newOpen(gangspec.Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
-		refuse: map[types.UID]int{}, gatedOut: map[types.UID]bool{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
+		refuse: map[types.UID]int{}, gatedOut: map[types.UID]bool{}, cycles: map[types.UID]int{}, position: map[types.UID]turns.Rank{},
 		claiming: map[types.NamespacedName]types.UID{}, between: map[types.UID]func(){},
 	}
 	c.turns = newLine(s)
@@ -359,7 +359,7 @@ func (c *cluster) offer(id types.UID) {
 	if pod := c.pods[id]; pod != nil && c.at[id] == parked && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) && !c.gatedOut[id] {
 		c.at[id] = queued
 		if m := c.s.memberOf(pod); m != nil {
-			c.position[id] = m.position()
+			c.position[id] = m.rank()
 		}
 	}
 }
@@ -367,15 +367,8 @@ func (c *cluster) offer(id types.UID) {
 // before orders pods as the queue does.
 func (c *cluster) before(a, b *v1.Pod) bool {
 	x, y := c.position[a.UID], c.position[b.UID]
-	late := func(p Position) int {
-		if p.Extra {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(
-		cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)), cmp.Compare(late(x), late(y)), x.Created.Compare(y.Created),
-		cmp.Compare(x.Gang, y.Gang), compareMembers(newMember(a), newMember(b))) < 0
+	x.Priority, y.Priority = corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)
+	return cmp.Or(x.Compare(y), compareMembers(newMember(a), newMember(b))) < 0
 }
 
 // step runs one task or one scheduling cycle.

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -44,43 +45,30 @@ type Cycle struct {
 }
 
 // Queue returns where a member stands in the queue, and why that may not let the pod through; empty if it may.
-func (s *Gangs) Queue(pod *v1.Pod) (p Position, refusal string) {
+func (s *Gangs) Queue(pod *v1.Pod) (rank turns.Rank, refusal string) {
 	key, _, ok := gangspec.KeyOf(pod)
 	if !ok {
-		return Position{}, ""
+		return turns.Rank{}, ""
 	}
 	// A pod is no member if See has not been called for this version yet, or for a newer one already: it activates the
 	// pod if need be.
 	m := s.memberOf(pod)
 	if m == nil || !m.admitted {
-		return Position{}, gatedReason(key)
+		return turns.Rank{}, gatedReason(key)
 	}
 	m.outdated = false // its cycle is yet to begin
-	return m.position(), ""
+	return m.rank(), ""
 }
 
 func gatedReason(key gangspec.Key) string { return "waiting for gang " + key.String() }
 
-// Position is what orders a member in the queue, after its priority: that of its gang, so that the members are next to
-// each other.
-type Position struct {
-	// Created is when the gang came to be.
-	Created time.Time
-	Gang    string
-	// Extra: the gang has its minimum; this member must not delay that of another, and comes after everything else of its
-	// priority.
-	Extra bool
-}
-
-func (m *member) position() Position {
+// rank returns what orders a member in the queue: that of its gang, so that the members are next to each other.
+func (m *member) rank() turns.Rank {
 	grp := m.gang.group
-	p := Position{Created: grp.created(), Gang: grp.key().String(), Extra: m.extra()}
-	if m.state == Pending && !p.Extra && grp.begun() {
-		// Part of it runs, which is of no use without the rest: the scheduler was restarted during
-		// a release, or members were lost. It comes first.
-		p.Created = time.Time{}
-	}
-	return p
+	rank := turns.Rank{Priority: corev1helpers.PodPriority(m.pod), Surplus: m.extra(), Created: grp.created(),
+		Name: grp.key().String()}
+	rank.Begun = m.state == Pending && !rank.Surplus && grp.begun()
+	return rank
 }
 
 // extra reports whether a member that has no node is beyond the minimum of its gang.

@@ -7,9 +7,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
@@ -71,6 +73,50 @@ func (s *Gangs) Progress(uid types.UID) (at Progress, ok bool) {
 	at.WaitsForRoom = at.IsComplete && !refused
 	return at, true
 }
+
+// PlacedWith returns the name of the group with which a pod is placed; false if it is placed alone: it is in no gang,
+// or its gang runs.
+func (s *Gangs) PlacedWith(pod *v1.Pod) (group string, together bool) {
+	m := s.memberOf(pod)
+	if m == nil || m.state == Pending && m.gang.hasStarted() {
+		return "", false
+	}
+	return m.gang.group.key().String(), true
+}
+
+// RanksAlone returns the ranks of the members of a group that have no node and are placed alone, by UID.
+func (s *Gangs) RanksAlone(group string) map[types.UID]turns.Rank {
+	grp := s.groupOf(group)
+	if grp == nil {
+		return nil
+	}
+	ranks := map[types.UID]turns.Rank{}
+	for _, g := range grp.gangs {
+		if !g.hasStarted() || g.byState[Pending].N == 0 {
+			continue
+		}
+		for _, m := range g.sorted(func(m *member) bool { return m.state == Pending }) {
+			ranks[m.uid()] = m.rankAlone()
+		}
+	}
+	return ranks
+}
+
+// RankAlone returns the rank of a pod that is placed alone.
+func (s *Gangs) RankAlone(pod *v1.Pod) turns.Rank {
+	if m := s.memberOf(pod); m != nil {
+		return m.rankAlone()
+	}
+	return turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Name: nameOf(pod)}
+}
+
+func (m *member) rankAlone() turns.Rank {
+	rank := m.rank()
+	rank.Name = nameOf(m.pod)
+	return rank
+}
+
+func nameOf(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 // ofRoom reports whether nothing failed, or only for lack of room: after PlacementFailed a gang is about to take it.
 func (f failure) ofRoom() bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 func names(pods []*v1.Pod) []string {
@@ -140,7 +141,7 @@ func TestCount(t *testing.T) {
 
 func TestPosition(t *testing.T) {
 	type position struct {
-		Position
+		turns.Rank
 		OK bool
 	}
 	gang := func(name string) []func(*podT) {
@@ -157,34 +158,34 @@ func TestPosition(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podOf("x1", append(gang("x"), aged(time.Hour))...), podOf("p", gang("y")...))
 			},
-			want: position{Position{Created: start.Add(-time.Hour), Gang: "a/x"}, true},
+			want: position{turns.Rank{Created: start.Add(-time.Hour), Name: "a/x"}, true},
 		},
 		"a gang keeps its position when its oldest member goes": {
 			play: func(c *cluster) {
 				c.add(podOf("old", of("x"), needs(2), aged(time.Hour)), podOf("p", of("x"), needs(2)))
 				c.remove("old")
 			},
-			want: position{Position{Created: start.Add(-time.Hour), Gang: "a/x"}, true},
+			want: position{turns.Rank{Created: start.Add(-time.Hour), Name: "a/x"}, true},
 		},
 		"a member above the minimum is an extra": {
 			play: func(c *cluster) {
 				c.add(podsNamed("r", 2, of("x"), needs(2), on("n"))...)
 				c.add(podOf("p", of("x"), needs(2)))
 			},
-			want: position{Position{Created: start, Gang: "a/x", Extra: true}, true},
+			want: position{turns.Rank{Created: start, Name: "a/x", Surplus: true}, true},
 		},
 		"a member without which the gang runs in vain comes first": {
 			play: func(c *cluster) {
 				c.add(podsNamed("r", 1, of("x"), needs(2), on("n"))...)
 				c.add(podOf("p", of("x"), needs(2)))
 			},
-			want: position{Position{Gang: "a/x"}, true},
+			want: position{turns.Rank{Begun: true, Created: start, Name: "a/x"}, true},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got := asked(t, nil, c.play, func(s *Gangs) (got position) {
 				if m := s.members["p"]; m != nil {
-					got = position{m.position(), true}
+					got = position{m.rank(), true}
 				}
 				return got
 			})

@@ -15,7 +15,7 @@ type Job struct {
 	Rank Rank
 	// Queue is the queue that it waits in, which the policy knows; empty for none.
 	Queue string
-	// Single: it is one pod in no gang, and in no queue, that did not fit.
+	// Single: it is one pod that is placed alone, in no queue, and did not fit.
 	Single bool
 	// Strict: it keeps nothing of a place that does not suffice.
 	Strict bool
@@ -35,24 +35,30 @@ type Job struct {
 // Rank orders jobs.
 type Rank struct {
 	Priority int32
-	// Begun: part of it runs, which is of no use without the rest.
-	Begun   bool
-	Created time.Time
+	// Begun: part of it runs, which is of no use without the rest. Surplus: it adds to a gang that has its minimum.
+	Begun, Surplus bool
+	Created        time.Time
 	// Name is namespace/name of its first gang, or of its pod.
 	Name string
 }
 
-// Compare orders by: 1. priority, high first; 2. jobs that have begun to run; 3. creation, old first; 4. name.
+// Compare orders by: 1. priority, high first; 2. jobs that have begun to run, before others; surplus after these;
+// 3. creation, old first; 4. name.
 func (r Rank) Compare(other Rank) int {
-	begun := 0
-	if r.Begun != other.Begun {
-		begun = 1
-		if r.Begun {
-			begun = -1
-		}
+	return cmp.Or(cmp.Compare(other.Priority, r.Priority), first(r.Begun, other.Begun), first(other.Surplus, r.Surplus),
+		r.Created.Compare(other.Created), cmp.Compare(r.Name, other.Name))
+}
+
+// first orders what is so before what is not.
+func first(one, other bool) int {
+	switch {
+	case one == other:
+		return 0
+	case one:
+		return -1
+	default:
+		return 1
 	}
-	return cmp.Or(cmp.Compare(other.Priority, r.Priority), begun, r.Created.Compare(other.Created),
-		cmp.Compare(r.Name, other.Name))
 }
 
 // phase is how far a job is.

@@ -184,6 +184,22 @@ func (l *Line) Renew(name string, now time.Time) {
 	}
 }
 
+// Rerank changes the rank of a job.
+func (l *Line) Rerank(name string, rank Rank) {
+	j := l.jobs[name]
+	if j == nil || j.Rank == rank {
+		return
+	}
+	if j.Rank = rank; j.phase == candidate {
+		heap.Fix(&l.candidates, j.inTime)
+		if j.Queue == "" {
+			heap.Fix(&l.kindOf(j).candidates, j.inOrder)
+		} else {
+			l.policy.AddCandidate(j.Job)
+		}
+	}
+}
+
 // Withdraw removes a job that does not wait any more.
 func (l *Line) Withdraw(name string) {
 	if j := l.jobs[name]; j != nil {
