@@ -113,6 +113,12 @@ func (d *Dispatcher) Within(pods []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !within.Has(string(pod.UID)) })
 }
 
+// RetryFailed has the jobs come to the gate again that did not fit.
+func (d *Dispatcher) RetryFailed() {
+	defer d.lock()()
+	d.do(d.book.RetryFailed(d.moment()))
+}
+
 // TakePodsToActivate takes the pods that have to come to the gate again.
 func (d *Dispatcher) TakePodsToActivate() []*v1.Pod {
 	defer d.lock()()

@@ -32,10 +32,14 @@ func (r *Room) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	if ended {
 		r.holds.DropNomination(pod.UID) // others may be tried before a watch reports that the pod is gone
 	}
+	ends := cacheevents.Ends(before, after)
+	if ends {
+		r.queues.RetryFailed() // kube-scheduler brings its pods only once the pod is gone
+	}
 	switch {
 	case ended && r.evictions != nil && r.evictions.RecordEnd(pod.UID, r.clock.Now()):
 		r.RecordChange(turns.VictimEnded)
-	case cacheevents.Frees(event) || cacheevents.Ends(before, after):
+	case cacheevents.Frees(event) || ends:
 		r.RecordChange(turns.Freed)
 	case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
 		r.RecordChange(turns.PodsMoved)

@@ -97,6 +97,8 @@ type Queues interface {
 	Admit(ctx context.Context, job string) *v1.Pod
 	// TakePodsToActivate takes the pods that have to come to the gate again.
 	TakePodsToActivate() []*v1.Pod
+	// RetryFailed has those come to the gate again that did not fit.
+	RetryFailed()
 	// Left is called when the scheduler's cache no longer has a pod on a node.
 	Left(pod *v1.Pod)
 }

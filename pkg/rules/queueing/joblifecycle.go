@@ -252,6 +252,13 @@ func (b *Book) Tick(at Moment) Effects {
 	return b.take()
 }
 
+// RetryFailed brings back the jobs that have failed.
+func (b *Book) RetryFailed(at Moment) Effects {
+	b.retryFailed = true
+	b.retry(at)
+	return b.take()
+}
+
 // whole reports whether all that is to be placed in the turn of a gang is still there. If the pod that speaks for it
 // does not wait any more, or is in another gang by now, another one of its pods does from now on: what it lacks is
 // known only from its own pods.
