@@ -211,23 +211,6 @@ func (u *ActivePreemptions) ConcludeDecisions(holder hold.Holder) {
 	}
 }
 
-// recordRefusal records that the eviction of a victim was refused; whether by a dry run, or unexpectedly.
-func (u *ActivePreemptions) recordRefusal(victim types.UID, now time.Time, dryRun bool) {
-	u.mu.Lock()
-	if u.refused[victim] = now; !dryRun {
-		u.unexpected = now
-	}
-	u.mu.Unlock()
-	u.ReleaseVictims(nil, victim)
-}
-
-// cautious reports whether an unpredicted refusal happened within cautiousFor.
-func (u *ActivePreemptions) cautious(now time.Time) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return !u.unexpected.IsZero() && now.Sub(u.unexpected) < cautiousFor
-}
-
 // LastFreed returns when a victim of a preemptor last ended; zero if that is longer ago than any watcher lags, or never
 // happened.
 func (u *ActivePreemptions) LastFreed(holder hold.Holder) (last time.Time) {
@@ -239,21 +222,6 @@ func (u *ActivePreemptions) LastFreed(holder hold.Holder) (last time.Time) {
 		}
 	}
 	return last
-}
-
-// Refusals lists the pods whose eviction was refused recently.
-func (u *ActivePreemptions) Refusals(now time.Time) map[types.UID]bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	list := map[types.UID]bool{}
-	for pod, at := range u.refused {
-		if now.Sub(at) > refusedFor {
-			delete(u.refused, pod)
-		} else {
-			list[pod] = true
-		}
-	}
-	return list
 }
 
 // ReleaseVictims records that victims do not end, or not in time, and calls the functions of OnRelease. It ignores

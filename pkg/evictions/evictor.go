@@ -203,12 +203,6 @@ func isGone(ctx context.Context, client corev1client.PodsGetter, pod *v1.Pod, er
 	return false, err
 }
 
-// refuses reports whether the API server would return the same error again; other errors are temporary.
-func refuses(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
-}
-
 // InParallel calls do n times, some at a time, and returns the errors.
 func InParallel(ctx context.Context, n int, do func(int) error) []error {
 	errs := make([]error, n)

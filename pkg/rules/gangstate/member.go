@@ -2,7 +2,6 @@ package gangstate
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -147,21 +146,4 @@ func compareMembers(a, b *member) int {
 		gangspec.CompareNatural(a.pod.Name, b.pod.Name),
 		cmp.Compare(a.uid(), b.uid()),
 	)
-}
-
-// Backoff spaces the attempts to place a gang.
-type Backoff struct {
-	Initial, Max time.Duration
-}
-
-// after returns the pause after the nth failure in a row, n from 1.
-func (b Backoff) after(n int) time.Duration {
-	pause := b.Initial
-	for ; n > 1 && 0 < pause && pause < b.Max; n-- {
-		if pause > math.MaxInt64/2 {
-			return b.Max
-		}
-		pause *= 2
-	}
-	return min(pause, b.Max)
 }

@@ -2,7 +2,6 @@ package gangstate
 
 import (
 	"slices"
-	"time"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
@@ -22,13 +21,4 @@ func (g *group) keeps(o Outcome) bool { return o.Complete || !g.strict() && !o.H
 // its way. It may wait for its turn, or have it.
 func (g *group) holdsPart() bool {
 	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == awaiting || g.phase == inTurn && g.replans == 0)
-}
-
-// endFailedRound ends a round. A Strict group gives back what it holds, a NonStrict one keeps it.
-func (s *Gangs) endFailedRound(grp *group, now time.Time) {
-	grp.replans = 0
-	s.enterPhase(grp, awaiting, now)
-	if grp.strict() {
-		s.unreserve(grp)
-	}
 }

@@ -2,7 +2,6 @@ package gangstate
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -64,24 +63,6 @@ func (g *group) waitTime() (wait time.Duration, set bool) {
 	return wait, set
 }
 
-// roundTime returns the shortest time of its gangs for a round. If nothing else limits how long
-// capacity is held, the default wait time does.
-func (g *group) roundTime() time.Duration {
-	var round time.Duration
-	for _, gang := range g.gangs {
-		if t := gang.spec.RoundTime; t > 0 && (round == 0 || t < round) {
-			round = t
-		}
-	}
-	if round > 0 {
-		return round
-	}
-	if wait, _ := g.waitTime(); wait > 0 {
-		return 0
-	}
-	return g.gangs[0].spec.WaitTime
-}
-
 // setClocks begins the clocks if something is held, and ends them if nothing is any more.
 func (g *group) setClocks(now time.Time) {
 	if g.holding() > 0 {
@@ -92,11 +73,6 @@ func (g *group) setClocks(now time.Time) {
 	if _, set := g.waitTime(); !set || !g.strict() && !g.hasRounds() {
 		g.clocks.held = time.Time{}
 	}
-}
-
-// hasRounds reports whether a round of the group ends with its time, and another begins.
-func (g *group) hasRounds() bool {
-	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.RoundTime > 0 })
 }
 
 // expireTimeouts ends what has had its time, and reports whether anything did.
@@ -131,24 +107,6 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 				g.spec.Min, wait)}
 	}
 	s.unreserve(grp)
-	for _, g := range grp.gangs {
-		s.updatePhase(g, now)
-	}
-}
-
-// endRound gives back what is held. The group is tried again.
-func (s *Gangs) endRound(grp *group, round time.Duration, now time.Time) {
-	for _, g := range grp.gangs {
-		if g.need() > 0 && g.failure.none() {
-			g.failure = failure{reason: v1alpha1.ReasonPlacementFailed,
-				message: fmt.Sprintf("gang %q did not reach its minimum of %d members in a round of %s; it is tried again", g.key,
-					g.spec.Min, round)}
-		}
-	}
-	s.failRound(grp, now)
-	s.unreserve(grp)
-	grp.clocks.round = time.Time{}
-	grp.changes++
 	for _, g := range grp.gangs {
 		s.updatePhase(g, now)
 	}

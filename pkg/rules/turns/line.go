@@ -11,13 +11,6 @@ import (
 )
 
 const (
-	// retryAnyway is when a job that does not fit is tried again even though nothing was seen to happen.
-	retryAnyway = time.Minute
-	// newcomerPatience is how long a job that was never tried waits for those before it.
-	newcomerPatience = time.Second
-	// retryShare is the most of the scheduling thread that attempts which place nothing may take while something happens
-	// in the cluster all the time: one part in this.
-	retryShare = 5
 	// showUp is how long the pod of a job that was let in may take to come, also where other programs keep all cores
 	// busy. If it does not, it is kept back elsewhere, or is behind other pods in the scheduling queue; the next job is
 	// let in.
@@ -57,15 +50,6 @@ const (
 	// OverdueJobs are those of them that are overdue, see [OverdueAt], the longest first.
 	OverdueJobs
 )
-
-// OverdueAt returns when a job was not looked at for too long: since the end of its last attempt, or if it was never
-// tried, since it came.
-func OverdueAt(since time.Time, tried bool) time.Time {
-	if tried {
-		return since.Add(retryAnyway)
-	}
-	return since.Add(newcomerPatience)
-}
 
 // PreemptionState is what happens to a job that is decided elsewhere.
 type PreemptionState interface {
@@ -363,20 +347,6 @@ func (l *Line) take(j *job) {
 		}
 	case in:
 		l.end(j)
-	}
-}
-
-// rest lets a job rest.
-func (l *Line) rest(j *job) {
-	j.phase = resting
-	l.resting[j] = true
-	if j.last.coupled {
-		l.coupled++
-	}
-	l.look = l.look || j.fresh || j.last.changes != j.Changes || j.last.seen != l.view
-	l.wakeAt = times.Earlier(l.wakeAt, j.last.at.Add(retryAnyway))
-	if !j.NotBefore.IsZero() {
-		l.wakeAt = times.Earlier(l.wakeAt, j.NotBefore)
 	}
 }
 

@@ -1,7 +1,6 @@
 package turns
 
 import (
-	"slices"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
@@ -64,22 +63,6 @@ func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	return true
 }
 
-// restCovered lets the candidates rest whose attempts would fail. It costs a look at each, after an attempt that
-// failed.
-func (l *Line) restCovered(now time.Time) {
-	if l.restedCovered || len(l.failed) == 0 {
-		return
-	}
-	l.restedCovered = true
-	for _, j := range slices.Clone(l.candidates.Items) {
-		if m := l.coveredBy(j, now); m != nil && !l.elsewhere.Promised(j.holder()) {
-			l.take(j)
-			j.last.seen, j.last.at, j.last.coveredBy, j.fresh = l.view, now, m, false
-			l.rest(j)
-		}
-	}
-}
-
 // busy returns until when a job keeps its turn; zero if no job has one.
 func (l *Line) busy() time.Time {
 	switch {
@@ -90,73 +73,6 @@ func (l *Line) busy() time.Time {
 	default:
 		return l.turn.since.Add(showUp)
 	}
-}
-
-// dropCoverage stops failed attempts from covering others once room is made for their jobs: a preemptor finds victims
-// that the next one may find, too.
-func (l *Line) dropCoverage() {
-	for _, alike := range l.failed {
-		for _, m := range alike {
-			if !m.void && (l.elsewhere.Making(m.holder) || l.elsewhere.Promised(m.holder)) {
-				m.void, l.look = true, true
-			}
-		}
-	}
-}
-
-// reconsiderResting makes candidates of the jobs that may fit by now. It costs a look at each job that rests, if
-// anything has changed.
-func (l *Line) reconsiderResting(now time.Time) {
-	if !l.look && (l.wakeAt.IsZero() || now.Before(l.wakeAt)) {
-		return
-	}
-	l.look, l.wakeAt = false, time.Time{}
-	for j := range l.resting {
-		switch {
-		case l.due(j, now):
-			l.take(j)
-			l.enter(j)
-			l.restedCovered = false
-		case now.Before(j.NotBefore):
-			l.wakeAt = times.Earlier(l.wakeAt, j.NotBefore)
-		case !j.Blocked:
-			l.wakeAt = times.Earlier(l.wakeAt, j.last.at.Add(retryAnyway))
-		}
-	}
-}
-
-// due reports whether a job that rests may fit by now. While victims make room for it, the end of a victim is no
-// reason to try it: it needs all that were chosen for it, and what others leave is promised.
-func (l *Line) due(j *job, now time.Time) bool {
-	a := &j.last
-	switch {
-	case j.Blocked, now.Before(j.NotBefore):
-		return false
-	case j.fresh, j.called, a.changes != j.Changes, a.coveredBy != nil && a.coveredBy.void, now.Sub(a.at) >= retryAnyway:
-		return true
-	case a.coupled && a.seen.moves != l.view.moves:
-		return true
-	case a.hopeless:
-		return a.seen.nodes != l.view.nodes
-	case a.seen.withoutEnds() != l.view.withoutEnds():
-		return true
-	default:
-		return a.seen.ends != l.view.ends && !l.elsewhere.Making(j.holder())
-	}
-}
-
-// coveredBy returns the failed attempt which shows that one of a job would fail; nil for none.
-func (l *Line) coveredBy(j *job, now time.Time) *failedAttempt {
-	if j.last.changes != j.Changes {
-		return nil
-	}
-	for _, m := range l.failed[j.last.shape.Key] {
-		if m.job != j.Name && m.why == j.last.why && !m.void && (m.kept || j.Strict) && !m.old(now) &&
-			m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
-			return m
-		}
-	}
-	return nil
 }
 
 // choose returns the job whose turn it is; nil for none, and until when that is so by time alone. first is the first in

@@ -141,27 +141,3 @@ func (m *member) leads() bool {
 	grp := m.gang.group
 	return m.eligible() && grp.leader == m.uid() && m.gang.need() > 0 && grp.assembled()
 }
-
-// replan tries the round again around the members that have a place.
-func (s *Gangs) replan(grp *group, now time.Time) {
-	grp.replans++
-	if grp.replans <= maxReplans {
-		s.enterPhase(grp, inTurn, now)
-		return
-	}
-	for _, g := range grp.gangs {
-		if g.need() > 0 && g.failure.none() {
-			g.failure = g.neverFits()
-		}
-	}
-	s.failRound(grp, now)
-}
-
-// failRound ends a round that failed although a plan stood. The next attempt waits for a
-// backoff, whatever happens: the plan may fit and fail again and again.
-func (s *Gangs) failRound(grp *group, now time.Time) {
-	grp.failures++
-	grp.notBefore = now.Add(s.backoff.after(grp.failures))
-	s.effects.RoundsFailed++
-	s.endFailedRound(grp, now)
-}
