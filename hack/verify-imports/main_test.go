@@ -23,7 +23,7 @@ func TestForbidden(t *testing.T) {
 		"a controller uses what controllers share": {"pkg/controllers/workloads", module + "pkg/controllers/internal/moves", false},
 		"the composition uses a plugin":            {"pkg/schedulersetup", module + "plugins/gang", false},
 		"a plugin uses the composition":            {"plugins/gang", module + "pkg/schedulersetup", true},
-		"a plugin uses what plugins share":         {"plugins/gang", module + "pkg/planning/extension", false},
+		"a plugin uses what plugins share":         {"plugins/gang", module + "pkg/planning/extensionpoints", false},
 		"apis use the composition":                 {"apis/config", module + "pkg/schedulersetup", true},
 		"a library uses a library":                 {"pkg/planning/victim", module + "pkg/planning/whatif", false},
 		"an owner uses the ledger":                 {"pkg/admission/registry", module + "pkg/ledger", false},

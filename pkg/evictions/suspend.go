@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -125,7 +125,7 @@ func (e *Evictor) SuspendJobs(ctx context.Context, jobs []WholeJob, preemptor st
 // suspend suspends a Job for a preemptor. It returns false if the Job must not be suspended, or is gone.
 func (e *Evictor) suspend(ctx context.Context, job WholeJob, preemptor string) (done bool, err error) {
 	client, now := e.Jobs.Client.Jobs(job.Name.Namespace), e.Clock.Now()
-	record := eviction.New(now, preemptor)
+	record := evictionrecord.New(now, preemptor)
 	record.Until = now.Add(longestGrace(job.Pods) + stuckAfter)
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		done = false

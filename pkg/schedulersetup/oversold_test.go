@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
@@ -64,7 +64,7 @@ func newStage(t testing.TB, nodes map[string]string) *stage {
 	t.Helper()
 	s := &stage{TB: t, holds: ledger.New()}
 	s.registry = reservations.New(s.holds, reservepods.NewStore(), watches.New(), nil, free{})
-	plugins := extension.New()
+	plugins := extensionpoints.New()
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
 		reservation.Name:  plugins.Watch(reservation.New(s.holds, s, s.registry, plugins, binding.Binder{})),
 		heldcapacity.Name: plugins.Watch(heldcapacity.New(s.holds, cacheevents.New(), plugins, watches.New())),

@@ -37,8 +37,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -65,7 +65,7 @@ type Set struct {
 	positions *positions.Order
 	leading   chan struct{}
 	lead      sync.Once
-	all       *extension.Plugins
+	all       *extensionpoints.Plugins
 	queues    *fairshare.Dispatcher
 	events    *cacheevents.Events
 	watched   *watches.Watches
@@ -92,7 +92,7 @@ func NewSet() *Set {
 	events.Listen(room)
 	s := &Set{
 		reserve: reserve, reserved: reserved,
-		gangs: gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(),
+		gangs: gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extensionpoints.New(),
 		events: events, watched: watched,
 		queues: queues, decisions: decided,
 	}
@@ -337,7 +337,7 @@ func (s *Set) watches(sched *scheduler.Scheduler) (all []startup.Watch) {
 		all = append(all, watch)
 	}
 	if profile := anyProfile(sched); profile != nil {
-		for _, watch := range devices.Watches(profile.SharedDRAManager(), profile.SharedInformerFactory()) {
+		for _, watch := range devicesimulation.Watches(profile.SharedDRAManager(), profile.SharedInformerFactory()) {
 			all = append(all, watch)
 		}
 	}
@@ -379,7 +379,7 @@ func (s *Set) Ledger() *ledger.Shared { return s.holds }
 func (s *Set) Decisions() *decisions.Log { return s.decisions }
 
 // Extensions returns the plugins of all profiles, for questions that kube-scheduler does not ask.
-func (s *Set) Extensions() *extension.Plugins { return s.all }
+func (s *Set) Extensions() *extensionpoints.Plugins { return s.all }
 
 // whatIsStored returns what all profiles share: clients and informers.
 func whatIsStored(sched *scheduler.Scheduler) (startup.API, informers.SharedInformerFactory, error) {

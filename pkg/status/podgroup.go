@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 )
 
 // fieldManager owns what the scheduler writes on PodGroups.
@@ -42,7 +42,7 @@ func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gang
 // WriteEvicted writes the record of an eviction on the PodGroup of a gang, see [v1alpha1.EvictedAnnotation]. Without a
 // record it removes the annotation.
 func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, group types.UID,
-	record *eviction.Record) error {
+	record *evictionrecord.Record) error {
 	var value any
 	if record != nil {
 		value = record.Annotation()

@@ -24,7 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -54,7 +54,7 @@ type Scheduler struct {
 	Profiles map[string]framework.Framework
 	Gangs    Gangs
 	Holds    *ledger.Shared
-	Plugins  *extension.Plugins
+	Plugins  *extensionpoints.Plugins
 	// Client reads and writes plans.
 	Client client.Client
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
@@ -106,7 +106,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 		args:  parsed, handle: lenient{}, clock: clock.RealClock{},
 		scheduler: &Scheduler{
 			Look:     func(context.Context) error { return nil },
-			Profiles: map[string]framework.Framework{profile: scheduler.Framework}, Gangs: s.gangs, Holds: ledger.New(), Plugins: extension.New(),
+			Profiles: map[string]framework.Framework{profile: scheduler.Framework}, Gangs: s.gangs, Holds: ledger.New(), Plugins: extensionpoints.New(),
 			Client: fakeapi.New().Build(),
 		},
 	}

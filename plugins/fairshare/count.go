@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -157,18 +157,18 @@ func (d *Dispatcher) reenter(job string) {
 
 // EvictedDemand returns what some pods of a gang have that are about to be evicted, which their queue asks for until
 // they are made again; nothing where it does not.
-func (d *Dispatcher) EvictedDemand(pods []*v1.Pod) eviction.Demand {
+func (d *Dispatcher) EvictedDemand(pods []*v1.Pod) evictionrecord.Demand {
 	defer d.lock()()
 	first, had := pods[0], resource.Vector{}
 	if !d.served[first.Spec.SchedulerName] || d.args.EvictedHold.Duration == 0 {
-		return eviction.Demand{}
+		return evictionrecord.Demand{}
 	}
 	for _, pod := range pods {
 		if u, counted := d.book.Counted(string(pod.UID)); counted && u.Runs {
 			had.Add(u.Amount, 1)
 		}
 	}
-	return eviction.Demand{Scheduler: first.Spec.SchedulerName, Queue: d.queueOf(first), Requests: had.ByPool()}
+	return evictionrecord.Demand{Scheduler: first.Spec.SchedulerName, Queue: d.queueOf(first), Requests: had.ByPool()}
 }
 
 // QueueOf returns the queue of a pod; empty where its profile has no queues.

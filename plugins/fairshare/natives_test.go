@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
@@ -53,7 +53,7 @@ func TestBasicPodsOvershootOneByOne(t *testing.T) {
 			d.gangs = &nativeGroup{says: c.says}
 			preemptor := pod("b1", "b", 1, "")
 			d.seeAll(since(pod("x", "a", 1, "all"), 1), since(pod("y", "a", 2, "all"), 2), preemptor, pod("rest", "b", 1, "all"), pod("more", "a", 5, ""))
-			got := d.overshooting(d.claim(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)}), nil)
+			got := d.overshooting(d.claim(extensionpoints.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)}), nil)
 			if diff := cmp.Diff(c.want, slices.Sorted(maps.Keys(got))); diff != "" {
 				t.Errorf("overshooting (-want +got):\n%s", diff)
 			}
@@ -78,7 +78,7 @@ func TestBasicPreemptorHasItself(t *testing.T) {
 			victims := []*v1.Pod{inGang(pod("g1", "a", 2, "all"), "g"), inGang(pod("g2", "a", 2, "all"), "g"), inGang(pod("g3", "a", 1, "all"), "g")}
 			preemptor := naming(pod("p", "a", 2, ""))
 			d.seeAll(append(slices.Clone(victims), naming(pod("other", "a", 4, "all")), preemptor)...)
-			round := d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})[0]
+			round := d.rounds(extensionpoints.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})[0]
 			if got := judged(round.Tiers[0], round, victims); got != c.want {
 				t.Errorf("it may preempt%s, want%s", got, c.want)
 			}

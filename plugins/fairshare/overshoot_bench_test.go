@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
@@ -22,7 +22,7 @@ func BenchmarkOvershooting(b *testing.B) {
 	}
 	preemptor := pod("q", "b", 1, "")
 	d.seeAll(preemptor)
-	claim := d.claim(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)})
+	claim := d.claim(extensionpoints.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)})
 	for b.Loop() {
 		if len(d.overshooting(claim, nil)) == 0 {
 			b.Fatal("no job overshoots")

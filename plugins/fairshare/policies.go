@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -48,15 +48,15 @@ type judge struct {
 // policy answers the question: of the pods that the round is about, those that all policies permit.
 // Policies that need nothing but the pod are judged here, the others by judges.
 func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about func(*v1.Pod) bool,
-	judges map[config.PolicyName]judge) []extension.Tier {
-	var list []extension.Tier
+	judges map[config.PolicyName]judge) []extensionpoints.Tier {
+	var list []extensionpoints.Tier
 	for _, names := range config.Asked(tiers, question) {
 		permits := []func(*v1.Pod) bool{about}
-		tier := extension.Tier{Gangs: slices.Contains(names, config.PolicyGang)}
+		tier := extensionpoints.Tier{Gangs: slices.Contains(names, config.PolicyGang)}
 		for _, name := range names {
 			j := judges[name]
 			if name == config.PolicyConformance {
-				j.permits = func(pod *v1.Pod) bool { return !extension.Critical(pod) }
+				j.permits = func(pod *v1.Pod) bool { return !extensionpoints.Critical(pod) }
 			}
 			if j.permits != nil {
 				permits = append(permits, j.permits)
@@ -101,7 +101,7 @@ type fairer struct {
 }
 
 // fairer returns the judge of the policy drf, with what the preemptor has, and all that is to be placed of it.
-func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
+func (d *Dispatcher) fairer(preemptor extensionpoints.Gang) judge {
 	d.lock()
 	need := d.needs(preemptor)[0].Total()
 	floor := d.book.JobShare(d.usage.GangOf(preemptor.Pods[0]), need)

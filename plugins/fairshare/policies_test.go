@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -106,7 +106,7 @@ func TestTiers(t *testing.T) {
 				d.seeAll(p)
 			}
 			var got []string
-			for _, round := range d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}) {
+			for _, round := range d.rounds(extensionpoints.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}) {
 				for _, tier := range round.Tiers {
 					got = append(got, round.Name+judged(tier, round, pods))
 				}
@@ -119,7 +119,7 @@ func TestTiers(t *testing.T) {
 }
 
 // judged describes which pods a tier permits and grants.
-func judged(tier extension.Tier, round extension.Round, pods []*v1.Pod) string {
+func judged(tier extensionpoints.Tier, round extensionpoints.Round, pods []*v1.Pod) string {
 	var permitted, granted []string
 	var budget victim.Budget
 	if tier.Budget != nil {

@@ -13,7 +13,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -97,7 +97,7 @@ func TestSharesOfPools(t *testing.T) {
 	if why := d.comes(preemptor); why != "" {
 		t.Errorf("it waits: %s", why)
 	}
-	rounds := d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})
+	rounds := d.rounds(extensionpoints.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})
 	if len(rounds) != 3 {
 		t.Fatalf("%d rounds, want two of reclaiming", len(rounds))
 	}

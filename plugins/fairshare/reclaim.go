@@ -15,7 +15,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -23,16 +23,16 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-var _ extension.VictimRounds = &FairShare{}
+var _ extensionpoints.VictimRounds = &FairShare{}
 
 // VictimRounds returns rounds in which a preemptor looks for victims in its own queue first; then, if each of its
 // queues stays within what it deserves, it takes back what other queues have beyond theirs. Members beyond the minimum
 // of their gang only take back surplus. It copies the standings of all queues, once for a search.
-func (pl *FairShare) VictimRounds(_ context.Context, preemptor extension.Gang, _ victim.Vector) []extension.Round {
+func (pl *FairShare) VictimRounds(_ context.Context, preemptor extensionpoints.Gang, _ victim.Vector) []extensionpoints.Round {
 	return pl.dispatcher.rounds(preemptor)
 }
 
-func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
+func (d *Dispatcher) rounds(preemptor extensionpoints.Gang) []extensionpoints.Round {
 	own := d.QueueOf(preemptor.Pods[0])
 	if preemptor.Beyond {
 		rounds := d.reclaims(preemptor)
@@ -41,18 +41,18 @@ func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
 		}
 		return rounds
 	}
-	preempt := extension.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted,
+	preempt := extensionpoints.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted,
 		MinRuntime: d.minRuntime}
 	lower := judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < preemptor.Priority }}
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
 		map[config.PolicyName]judge{config.PolicyPriority: lower, config.PolicyDRF: d.fairer(preemptor)})
-	return append([]extension.Round{preempt}, d.reclaims(preemptor)...)
+	return append([]extensionpoints.Round{preempt}, d.reclaims(preemptor)...)
 }
 
 // reclaims returns the rounds that take back what other queues have beyond their share, in
 // one pool of nodes after the other that the preemptor may use.
-func (d *Dispatcher) reclaims(preemptor extension.Gang) []extension.Round {
+func (d *Dispatcher) reclaims(preemptor extensionpoints.Gang) []extensionpoints.Round {
 	if !reclaims(d.args.Tiers) {
 		return nil // no policy defines what queues deserve
 	}
@@ -60,7 +60,7 @@ func (d *Dispatcher) reclaims(preemptor extension.Gang) []extension.Round {
 	needs := d.needs(preemptor)
 	d.mu.Unlock()
 	gone, queueOf := sync.OnceValue(d.gone), sync.OnceValue(d.queuesOfHolders)
-	var rounds []extension.Round
+	var rounds []extensionpoints.Round
 	for _, need := range needs {
 		if c := d.claim(preemptor, need); c != nil {
 			rounds = append(rounds, d.reclaim(slices.Sorted(maps.Keys(need)), c, gone, queueOf)...)
@@ -71,7 +71,7 @@ func (d *Dispatcher) reclaims(preemptor extension.Gang) []extension.Round {
 
 // needs returns what a preemptor asks for in each queue, with each of the options that its job may take now, at least
 // one.
-func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Needs {
+func (d *Dispatcher) needs(preemptor extensionpoints.Gang) []queueing.Needs {
 	pods := preemptor.Pods[:min(preemptor.Min, len(preemptor.Pods))]
 	var usages []queueing.Usage
 	for _, pod := range pods {
@@ -98,7 +98,7 @@ func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Needs {
 // reclaim returns the rounds of a claim of some queues: first no queue comes below what it deserves, then some may by a
 // part.
 func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() map[types.UID]bool,
-	queueOf func() map[hold.Holder]string) []extension.Round {
+	queueOf func() map[hold.Holder]string) []extensionpoints.Round {
 	overshooting := sync.OnceValue(func() map[types.UID]bool { return d.overshooting(c, gone()) })
 	overshoots := func(pods []victim.Pod) bool {
 		return !slices.ContainsFunc(pods, func(pod victim.Pod) bool { return !overshooting()[pod.UID] })
@@ -110,9 +110,9 @@ func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() ma
 		queue, known := queueOf()[holder]
 		return known && c.TakesHolds(queue)
 	}
-	var rounds []extension.Round
+	var rounds []extensionpoints.Round
 	for _, parts := range []bool{false, true} {
-		round := extension.Round{Name: "reclaim", Done: fmt.Sprintf(`reclaimed for queue "%s"`,
+		round := extensionpoints.Round{Name: "reclaim", Done: fmt.Sprintf(`reclaimed for queue "%s"`,
 			strings.Join(claiming, `" and "`)), Order: order, Queue: d.counted, MinRuntime: d.minRuntime, MakesWay: makesWay}
 		over := judge{permits: func(pod *v1.Pod) bool { return c.Excess(d.counted(pod)) > 1 }}
 		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.Permits(d.counted(pod)) },
@@ -180,7 +180,7 @@ func (d *Dispatcher) gone() map[types.UID]bool {
 
 // claim returns what queues may take back for a preemptor; nil for nothing. Pods for which a node is held count as
 // running.
-func (d *Dispatcher) claim(preemptor extension.Gang, need queueing.Needs) *share.Reclaim {
+func (d *Dispatcher) claim(preemptor extensionpoints.Gang, need queueing.Needs) *share.Reclaim {
 	mine := map[types.UID]bool{}
 	for _, pod := range preemptor.Pods {
 		mine[pod.UID] = true

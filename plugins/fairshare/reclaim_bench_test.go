@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
@@ -42,7 +42,7 @@ func BenchmarkReclaim(b *testing.B) {
 				pods[i] = pod(fmt.Sprint("p", i), fmt.Sprint("q", i%queues), 1, "all")
 				d.seeAll(pods[i])
 			}
-			preemptor := extension.Gang{Min: members}
+			preemptor := extensionpoints.Gang{Min: members}
 			for i := range members {
 				preemptor.Pods = append(preemptor.Pods, pod(fmt.Sprint("c", i), "claims", 1, ""))
 				d.seeAll(preemptor.Pods[i])

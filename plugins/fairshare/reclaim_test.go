@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -139,7 +139,7 @@ func TestRounds(t *testing.T) {
 			for _, uid := range c.nominated {
 				d.holds.Nominate(hold.Hold{For: uid, Holder: hold.Holder{Profile: profile, Group: string(uid)}, Node: "all"})
 			}
-			rounds := d.rounds(extension.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1})
+			rounds := d.rounds(extensionpoints.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1})
 			if rounds[0].Name != "preempt" || slices.ContainsFunc(running, rounds[0].Tiers[0].Permits) {
 				t.Errorf("the first round is %s, and takes pods of equal priority or of other queues", rounds[0].Name)
 			}
@@ -186,8 +186,8 @@ func TestRoundsBeyondTheMinimum(t *testing.T) {
 	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	extra := pod("b1", "b", 2, "")
 	d.seeAll(pod("a1", "a", 4, "all"), pod("a2", "a", 4, "all"), extra)
-	rounds := d.rounds(extension.Gang{Pods: []*v1.Pod{extra}, Min: 1, Beyond: true})
-	if len(rounds) == 0 || slices.ContainsFunc(rounds, func(r extension.Round) bool { return r.Name != "reclaim" || !r.Surplus }) {
+	rounds := d.rounds(extensionpoints.Gang{Pods: []*v1.Pod{extra}, Min: 1, Beyond: true})
+	if len(rounds) == 0 || slices.ContainsFunc(rounds, func(r extensionpoints.Round) bool { return r.Name != "reclaim" || !r.Surplus }) {
 		t.Errorf("rounds of a member beyond the minimum: %+v", rounds)
 	}
 }
@@ -283,14 +283,14 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 			}
 			d.gangs = known
 			var overshooting []string
-			for uid := range d.overshooting(d.claim(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)}), nil) {
+			for uid := range d.overshooting(d.claim(extensionpoints.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)}), nil) {
 				overshooting = append(overshooting, string(uid))
 			}
 			slices.Sort(overshooting)
 			if got := strings.Join(overshooting, " "); got != c.overshooting {
 				t.Errorf("overshooting: %q, want %q", got, c.overshooting)
 			}
-			round := d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})[1]
+			round := d.rounds(extensionpoints.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})[1]
 			problem := victim.Problem{Need: gpus(1), Order: round.Order}
 			problem.Budget = func() victim.Budget { return round.Tiers[0].Budget(nil) }
 			for _, g := range gangs {
@@ -331,7 +331,7 @@ func TestUncontested(t *testing.T) {
 		15:  "", // 19 are asked for; a has no more than the 5 that it deserves
 	} {
 		d.has(queueing.Vector{gpu: 8, cpu: cpus * 1000})
-		rounds := d.rounds(extension.Gang{Pods: pods[3:4], Min: 1})
+		rounds := d.rounds(extensionpoints.Gang{Pods: pods[3:4], Min: 1})
 		if len(rounds) < 2 {
 			t.Errorf("%d CPUs: nothing may be reclaimed", cpus)
 			continue
@@ -412,7 +412,7 @@ func TestQueueGoneInASearch(t *testing.T) {
 	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "p"}, queueing.Queue{Name: "c", Parent: "p"}, queueing.Queue{Name: "q"})
 	d.seeAll(pod("own", "p", 10, "all"), pod("w", "q", 5, ""))
 	w := pod("w", "q", 5, "")
-	c := d.claim(extension.Gang{Pods: []*v1.Pod{w}, Min: 1}, queueing.Needs{"q": queueing.Vector{gpu: 5}})
+	c := d.claim(extensionpoints.Gang{Pods: []*v1.Pod{w}, Min: 1}, queueing.Needs{"q": queueing.Vector{gpu: 5}})
 	if c == nil {
 		t.Fatal("no claim")
 	}

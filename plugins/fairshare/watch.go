@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 )
@@ -231,9 +231,9 @@ func (d *Dispatcher) drop(uid types.UID) {
 // gangMoved counts the pods that name a gang again whose PodGroup says something else, and notes what the gang had if
 // it was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangspec.Key) {
-	evicted := eviction.Read(d.gangs.PodGroups(profile, key).Facts().Evicted)
+	evicted := evictionrecord.Read(d.gangs.PodGroups(profile, key).Facts().Evicted)
 	if evicted.Scheduler != profile {
-		evicted = eviction.Record{}
+		evicted = evictionrecord.Record{}
 	}
 	d.change(func() {
 		d.moveAll(maps.Clone(d.naming[key.In(profile)]))

@@ -29,7 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/admission/waitingroom"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -91,7 +91,7 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 	s.room = waitingroom.New(s.registry, noQueues{}, holds, &s.victims, s.time)
 	s.room.Start(tb.Context(), noQueues{}, nil)
 	s.registry.SetRoom(s.room)
-	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(await.Closed()), Leading: await.Closed(), Decisions: decisions.New(), Turns: &s.queue, Reserved: noReservations{}}
+	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extensionpoints.New(), Statuses: status.New(await.Closed()), Leading: await.Closed(), Decisions: decisions.New(), Turns: &s.queue, Reserved: noReservations{}}
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return heldCapacity{holds}, nil
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -47,7 +47,7 @@ type Gang struct {
 	holds *ledger.Shared
 	order *positions.Order
 	// plugins are the plugins of all profiles that implement more than kube-scheduler calls.
-	plugins *extension.Plugins
+	plugins *extensionpoints.Plugins
 	// gangs are the gangs of the profile.
 	gangs    *registry.Profile
 	turns    Turns
@@ -69,7 +69,7 @@ type Gang struct {
 	// requests requests nodes for gangs that wait for their topology; nil where that is not configured.
 	requests *provisioning.Requester
 	// claims takes back what was allocated for members that were not bound.
-	claims *devices.Releaser
+	claims *devicesimulation.Releaser
 }
 
 var (
@@ -95,7 +95,7 @@ type Shared struct {
 	Gangs   *registry.Registry
 	Holds   *ledger.Shared
 	Order   *positions.Order
-	Plugins *extension.Plugins
+	Plugins *extensionpoints.Plugins
 	// Turns keeps gangs waiting that could be placed.
 	Turns Turns
 	// Reserved knows which pods wait for a Reservation.
@@ -167,7 +167,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		if manager := fw.SharedDRAManager(); manager != nil {
 			claims := handle.SharedInformerFactory().Resource().V1().ResourceClaims().Informer()
-			if pl.claims, err = devices.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(),
+			if pl.claims, err = devicesimulation.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(),
 				pl); err != nil {
 				return nil, err
 			}

@@ -24,7 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
@@ -74,7 +74,7 @@ func (pl *GPUShare) DependsOnHolds() {}
 
 // New returns the factory of the plugin over a ledger that all profiles share. plugins are those among which
 // it finds keepers. watched passes on the pods. binder writes annotations as it binds.
-func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches,
+func New(shared *Ledger, plugins *extensionpoints.Plugins, watched *watches.Watches,
 	binder binding.Binder) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
@@ -86,7 +86,7 @@ func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches,
 		}
 		pl := &GPUShare{handle: handle, ledger: shared, notes: binder.Binds(fw)}
 		// once all plugins are made
-		pl.keepers = sync.OnceValue(func() []CardHolder { return extension.Of[CardHolder](plugins, fw) })
+		pl.keepers = sync.OnceValue(func() []CardHolder { return extensionpoints.Of[CardHolder](plugins, fw) })
 		return pl, pl.watch(watched)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
@@ -45,7 +45,7 @@ type stage struct {
 func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	t.Helper()
 	s := &stage{events: make(chan string, 1000)}
-	plugins := extension.New()
+	plugins := extensionpoints.New()
 	s.scheduler = idle.New(t, idle.Options{
 		Plugins: frameworkruntime.Registry{Name: plugins.Watch(idle.Keep(&s.GPUShare, New(NewLedger(), plugins, watches.New(), binding.Binder{Name: "BoundedBinder"})))}, Objects: objects, Events: s.events,
 	})

@@ -8,13 +8,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // devicesLeft checks whether a pod finds devices devicesLeft those that are held for others.
 type devicesLeft struct {
-	overlay *devices.Overlay
+	overlay *devicesimulation.Overlay
 	// state is the cycle state for the filter.
 	state fwk.CycleState
 	// nodes are those on which devices are held; everywhere: what is held may be reached from other nodes, too.

@@ -21,8 +21,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -41,7 +41,7 @@ type HeldCapacity struct {
 	// refusers are the names of the plugins whose refusals end when a hold does.
 	refusers func() []string
 	// devices returns the simulator of devices; made for the first pod that needs any while some are held.
-	devices func() (*devices.Simulator, error)
+	devices func() (*devicesimulation.Simulator, error)
 }
 
 var (
@@ -187,7 +187,7 @@ func (pl *HeldCapacity) wake(ctx context.Context) {
 
 // New returns the factory of the plugin over the ledger that all profiles share. events has what
 // the scheduler's cache takes in, and plugins are those of all profiles.
-func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Plugins,
+func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extensionpoints.Plugins,
 	watched *watches.Watches) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
@@ -214,13 +214,13 @@ func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Pl
 	}
 }
 
-func newPlugin(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework,
+func newPlugin(holds *ledger.Shared, events *cacheevents.Events, plugins *extensionpoints.Plugins, fw framework.Framework,
 	clock clock.WithTicker) *HeldCapacity {
 	pl := &HeldCapacity{handle: fw, holds: holds, clock: clock}
 	// once all are made
 	pl.refusers = sync.OnceValue(func() []string {
 		names := []string{Name}
-		for _, plugin := range extension.Of[fwk.Plugin](plugins, fw) {
+		for _, plugin := range extensionpoints.Of[fwk.Plugin](plugins, fw) {
 			_, grants := plugin.(ledger.Granter)
 			_, depends := plugin.(ledger.Dependent)
 			if grants || depends {
@@ -229,8 +229,8 @@ func newPlugin(holds *ledger.Shared, events *cacheevents.Events, plugins *extens
 		}
 		return names
 	})
-	pl.granters = sync.OnceValue(func() []ledger.Granter { return extension.Of[ledger.Granter](plugins, fw) })
-	pl.devices = sync.OnceValues(func() (*devices.Simulator, error) { return devices.New(context.Background(), fw) })
+	pl.granters = sync.OnceValue(func() []ledger.Granter { return extensionpoints.Of[ledger.Granter](plugins, fw) })
+	pl.devices = sync.OnceValues(func() (*devicesimulation.Simulator, error) { return devicesimulation.New(context.Background(), fw) })
 	holds.OnFreed(pl.blocked.released)
 	events.Listen(pl)
 	return pl

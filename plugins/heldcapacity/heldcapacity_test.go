@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
@@ -53,7 +53,7 @@ type stage struct {
 func newStage(tb testing.TB, nodes int, objects ...runtime.Object) *stage {
 	tb.Helper()
 	s := &stage{events: cacheevents.New(), clock: testingclock.NewFakeClock(time.Now())}
-	plugins := extension.New()
+	plugins := extensionpoints.New()
 	capture := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		s.HeldCapacity = newPlugin(ledger.New(), s.events, plugins, handle.(framework.Framework), s.clock)
 		return s.HeldCapacity, nil
@@ -295,7 +295,7 @@ func TestWake(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	_, err := New(ledger.New(), cacheevents.New(), extension.New(), watches.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
+	_, err := New(ledger.New(), cacheevents.New(), extensionpoints.New(), watches.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
 	if err == nil || !strings.Contains(err.Error(), "profiles["+testProfile+"]") || !strings.Contains(err.Error(), "takes none") {
 		t.Errorf("error %v, want one that names the profile", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 )
@@ -24,8 +24,8 @@ type searching struct {
 	d  *demand
 	// Candidates are the gangs that the preemptor may evict.
 	*evictions.Candidates
-	round *extension.Round // nil: no pod is evicted
-	tier  *extension.Tier  // the one in use
+	round *extensionpoints.Round // nil: no pod is evicted
+	tier  *extensionpoints.Tier  // the one in use
 	room  *planner.Simulation
 	// refused are the pods whose eviction the API server refused recently.
 	refused map[types.UID]bool
@@ -38,7 +38,7 @@ type searching struct {
 // newSearch removes the pods that are ending from the simulation: the preemptors that they were evicted for have their
 // place in the ledger already.
 func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planner.Simulation,
-	round *extension.Round) (*searching, error) {
+	round *extensionpoints.Round) (*searching, error) {
 	now := pl.clock.Now()
 	underway, victims := pl.Underway.AllVictims(), map[string][]types.UID{}
 	ending, leaving := evictions.Ending(room, underway, now)
@@ -70,7 +70,7 @@ func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planne
 }
 
 // protection returns how long gangs are protected from a preemptor in a round.
-func (pl *GangPreemption) protection(d *demand, round *extension.Round) evictions.Protection {
+func (pl *GangPreemption) protection(d *demand, round *extensionpoints.Round) evictions.Protection {
 	return evictions.Protection{
 		MinRuntime: func(pod *v1.Pod) time.Duration {
 			if round.MinRuntime != nil {
@@ -117,7 +117,7 @@ func (s *searching) gangsOn(nodes []int) []victim.Gang {
 
 // permits reports whether some tier permits evicting a pod.
 func (s *searching) permits(pod *v1.Pod) bool {
-	return !s.refused[pod.UID] && slices.ContainsFunc(s.round.Tiers, func(t extension.Tier) bool { return t.Permits(pod) })
+	return !s.refused[pod.UID] && slices.ContainsFunc(s.round.Tiers, func(t extensionpoints.Tier) bool { return t.Permits(pod) })
 }
 
 // lowestPriority returns the lowest priority of the pods on a node; the minimum for an empty node.

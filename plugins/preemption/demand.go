@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -31,7 +31,7 @@ type demand struct {
 	leader *v1.Pod
 	// gang is the attempt as extension points see it: its pods are the pending members, and its priority is the lowest of
 	// theirs, which must exceed that of a victim.
-	gang extension.Gang
+	gang extensionpoints.Gang
 	// own are the gangs of the attempt, and those that start together with them: parts of them may run, and a preemptor
 	// does not evict itself.
 	own map[evictions.Owner]bool

@@ -8,7 +8,7 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 )
@@ -28,7 +28,7 @@ type domain struct {
 // cluster.
 func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Simulation,
 	infos []fwk.NodeInfo) ([]domain, error) {
-	answers, err := pl.planner().Domains(ctx, d.gang, infos, extension.Evict)
+	answers, err := pl.planner().Domains(ctx, d.gang, infos, extensionpoints.Evict)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
@@ -62,7 +62,7 @@ func preempting(d *demand, f *found, remark string) status.Event {
 }
 
 // evicted returns the event on what made the pods of a gang that goes whole, with the record of its eviction.
-func evicted(p *evictions.Preemption, namespace string, owner *metav1.OwnerReference, record eviction.Record,
+func evicted(p *evictions.Preemption, namespace string, owner *metav1.OwnerReference, record evictionrecord.Record,
 	note string) status.Event {
 	return status.Event{On: &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace,
 		Name: owner.Name, UID: owner.UID}, Related: p.Leader, Type: v1.EventTypeNormal, Reason: EventEvicted,

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -37,7 +37,7 @@ type found struct {
 	outrank []hold.Holder
 	domain  string
 	// round is the one that found them; the zero value if no pod goes.
-	round extension.Round
+	round extensionpoints.Round
 	// leaving are victims that were chosen before, on the preemptor's nodes.
 	leaving []types.UID
 	// preemption is the decision, once there is one.
@@ -69,7 +69,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.ConcludeDecisions(own)
 	}
-	rounds := sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
+	rounds := sync.OnceValue(func() []extensionpoints.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
 	var outranked []hold.Holder
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
@@ -108,11 +108,11 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 
 // incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
 // those of lower priority in its queue, and those of which a round says so.
-func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extension.Round) []hold.Holder {
+func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extensionpoints.Round) []hold.Holder {
 	lower := pl.Gangs.PartialHolders(d.gang.Priority)
 	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32), func(holder hold.Holder) bool {
 		return holder == own || (!slices.Contains(lower, holder) || pl.inAnotherQueue(holder, d, rounds())) &&
-			!slices.ContainsFunc(rounds(), func(round extension.Round) bool {
+			!slices.ContainsFunc(rounds(), func(round extensionpoints.Round) bool {
 				return round.MakesWay != nil && round.MakesWay(holder)
 			})
 	})
@@ -120,7 +120,7 @@ func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds f
 
 // inAnotherQueue reports whether places are held for pods of another queue than a preemptor's. They do not make way:
 // between queues priority does not count, and those that were evicted for them would have gone in vain.
-func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds []extension.Round) bool {
+func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds []extensionpoints.Round) bool {
 	if len(rounds) == 0 || rounds[0].Queue == nil {
 		return false
 	}
@@ -134,7 +134,7 @@ func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds [
 // searchRound searches as if the outranked holders held nothing, without the nodes to avoid, by evicting the pods that
 // a round permits; nil permits none.
 func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string],
-	round *extension.Round) (best *found, err error) {
+	round *extensionpoints.Round) (best *found, err error) {
 	d.beginLook()
 	defer d.endLook()
 	room, err := pl.planner().Simulate(ctx, d.attempt, outrank)

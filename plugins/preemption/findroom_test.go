@@ -18,12 +18,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -188,7 +188,7 @@ func TestSparedForAWhile(t *testing.T) {
 		t.Errorf("a minute later: victims %q, spared until %s", got, d.protectedUntil)
 	}
 	clock.Step(-time.Minute)
-	round := extension.Preempt(100)
+	round := extensionpoints.Preempt(100)
 	for says, want := range map[time.Duration]string{0: "v-0 v-1 v-2 v-3", time.Hour: "none"} {
 		round.MinRuntime = func(*v1.Pod) (time.Duration, bool) { return says, true }
 		d := s.demand(t, gangspec.Spec{}, members("q", 1, 1, 100, 4)...)
@@ -378,9 +378,11 @@ func TestReservationsThatEvictNothing(t *testing.T) {
 // queuesFor are queues in which all pods are in one; empty for no queues.
 type queuesFor string
 
-func (q queuesFor) EvictedDemand([]*v1.Pod) eviction.Demand { return eviction.Demand{Queue: string(q)} }
-func (q queuesFor) QueueOf(*v1.Pod) string                  { return string(q) }
-func (q queuesFor) CurrentWait(*v1.Pod) queueing.Wait       { return queueing.Wait{} }
+func (q queuesFor) EvictedDemand([]*v1.Pod) evictionrecord.Demand {
+	return evictionrecord.Demand{Queue: string(q)}
+}
+func (q queuesFor) QueueOf(*v1.Pod) string            { return string(q) }
+func (q queuesFor) CurrentWait(*v1.Pod) queueing.Wait { return queueing.Wait{} }
 
 // fullQueues are queues of which others have taken what they may use.
 type fullQueues struct{ queuesFor }

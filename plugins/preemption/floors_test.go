@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -31,7 +31,7 @@ func TestSearchForWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"nor where a gang would have to stay": {pods: slices.Concat(members("low", 4, 1, 10, 1, "n0"), members("high", 4, 4, 100, 1, "n1")), floor: 5, want: "none"},
 		"a required rack has to have it":      {pods: slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("high", 1, 1, 100, 1, "n1"), members("b", 3, 1, 50, 1, "n1")), floor: 4, spec: gangspec.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2 a-3"},
 		"so has the domain that a plugin names": {
-			pods: members("a", 4, 1, 10, 1, "n0"), floor: 5, opinion: opinion{domains: []extension.Domain{{Nodes: []string{"n0"}}}}, want: "none",
+			pods: members("a", 4, 1, 10, 1, "n0"), floor: 5, opinion: opinion{domains: []extensionpoints.Domain{{Nodes: []string{"n0"}}}}, want: "none",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {

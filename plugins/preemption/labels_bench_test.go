@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
@@ -75,7 +75,7 @@ func BenchmarkSearchOverBudget(b *testing.B) {
 			nodes, pods := singles(c.nodes, 8)
 			s := newStage(b, nodes, pods)
 			d := s.demand(b, gangspec.Spec{}, member("p", 0, 1, 100, 8, ""))
-			round := extension.Round{Name: "reclaim", Done: "reclaimed", Order: victim.Preempt(), Tiers: []extension.Tier{{
+			round := extensionpoints.Round{Name: "reclaim", Done: "reclaimed", Order: victim.Preempt(), Tiers: []extensionpoints.Tier{{
 				Permits: func(*v1.Pod) bool { return true },
 				Budget:  func(map[types.UID]bool) victim.Budget { return &allowance{c.left} },
 			}}}

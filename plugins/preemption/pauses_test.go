@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -96,7 +96,7 @@ type slow struct {
 	asked int
 }
 
-func (s *slow) GangPredicate(context.Context, extension.Gang, []fwk.NodeInfo) *fwk.Status {
+func (s *slow) GangPredicate(context.Context, extensionpoints.Gang, []fwk.NodeInfo) *fwk.Status {
 	s.asked++
 	s.clock.Step(time.Second)
 	return nil

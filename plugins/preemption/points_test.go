@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -17,7 +17,7 @@ import (
 // opinion is a plugin of another author, with an opinion on gangs. It is found by itself.
 type opinion struct {
 	refusal string
-	domains []extension.Domain
+	domains []extensionpoints.Domain
 	ids     []string
 }
 
@@ -26,18 +26,18 @@ func (o *opinion) Name() string { return "Opinion" }
 func (o *opinion) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return nil }
 func (o *opinion) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string)           {}
 
-func (o *opinion) GangPredicate(context.Context, extension.Gang, []fwk.NodeInfo) *fwk.Status {
+func (o *opinion) GangPredicate(context.Context, extensionpoints.Gang, []fwk.NodeInfo) *fwk.Status {
 	if o.refusal == "" {
 		return nil
 	}
 	return fwk.NewStatus(fwk.Unschedulable, o.refusal)
 }
 
-func (o *opinion) GangSearchSpace(context.Context, extension.Gang, []fwk.NodeInfo, extension.Purpose) ([]extension.Domain, *fwk.Status) {
+func (o *opinion) GangSearchSpace(context.Context, extensionpoints.Gang, []fwk.NodeInfo, extensionpoints.Purpose) ([]extensionpoints.Domain, *fwk.Status) {
 	return o.domains, nil
 }
 
-func (o *opinion) GangVictimSelector(context.Context, extension.Gang, victim.Vector, []victim.Gang) ([]string, bool) {
+func (o *opinion) GangVictimSelector(context.Context, extensionpoints.Gang, victim.Vector, []victim.Gang) ([]string, bool) {
 	return o.ids, o.ids != nil
 }
 
@@ -52,7 +52,7 @@ func TestPointsOfVictims(t *testing.T) {
 	}{
 		"without an opinion the lower priority goes":      {want: "a-0 a-1 a-2 a-3"},
 		"where one refuses the gang nobody goes":          {opinion{refusal: "too big"}, "none"},
-		"room is made in the first domain that one names": {opinion{domains: []extension.Domain{{Nodes: []string{"n1"}}, {Nodes: []string{"n0"}}}}, "b-0 b-1 b-2 b-3"},
+		"room is made in the first domain that one names": {opinion{domains: []extensionpoints.Domain{{Nodes: []string{"n1"}}, {Nodes: []string{"n0"}}}}, "b-0 b-1 b-2 b-3"},
 		"one may choose whom to take":                     {opinion{ids: []string{b, a}}, "b-0 b-1 b-2 b-3"},
 		"and whom not":                                    {opinion{ids: []string{}}, "none"},
 	} {
@@ -71,7 +71,7 @@ func TestPointsOfPlans(t *testing.T) {
 	domains := func(names ...string) opinion {
 		var o opinion
 		for _, name := range names {
-			o.domains = append(o.domains, extension.Domain{Name: name, Nodes: []string{name, "gone"}})
+			o.domains = append(o.domains, extensionpoints.Domain{Name: name, Nodes: []string{name, "gone"}})
 		}
 		return o
 	}

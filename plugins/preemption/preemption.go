@@ -27,12 +27,12 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
@@ -61,7 +61,7 @@ const (
 type Shared struct {
 	Holds   *ledger.Shared
 	Gangs   Gangs
-	Plugins *extension.Plugins
+	Plugins *extensionpoints.Plugins
 	// Promises are holds for pods that do not exist yet.
 	Promises Promises
 	// Queues says what gangs have in their queues.
@@ -134,7 +134,7 @@ type Gangs interface {
 type Queues interface {
 	// EvictedDemand returns what some pods of a gang have that are about to be evicted, which their queue asks for until
 	// they are made again; nothing where it does not.
-	EvictedDemand(pods []*v1.Pod) eviction.Demand
+	EvictedDemand(pods []*v1.Pod) evictionrecord.Demand
 	// QueueOf returns the queue of a pod; empty where its profile has no queues.
 	QueueOf(pod *v1.Pod) string
 	// CurrentWait returns why a pod, or its gang, waits for its turn in its queue now; nothing if it does not wait.

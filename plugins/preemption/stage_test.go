@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -54,7 +54,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, objects ...runtim
 func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.Pod, objects ...runtime.Object) *stage {
 	tb.Helper()
 	s := &stage{}
-	plugins := extension.New()
+	plugins := extensionpoints.New()
 	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Promises: noPromises{}, Queues: queuesFor(""), Underway: evictions.NewActivePreemptions(), Watches: watches.New(), Decisions: decisions.New()}))}
 	if more != nil {
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })

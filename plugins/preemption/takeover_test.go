@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -117,7 +117,7 @@ func TestNotTakenOver(t *testing.T) {
 			low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
 			queues := map[types.UID]string{low[0].UID: "a", low[1].UID: "a", high[0].UID: c.queue, high[1].UID: c.queue}
 			plugin := &tiered{
-				tiers: []extension.Tier{{Gangs: true, Permits: func(pod *v1.Pod) bool { return pod.UID == victims[0].UID || pod.UID == victims[1].UID }}},
+				tiers: []extensionpoints.Tier{{Gangs: true, Permits: func(pod *v1.Pod) bool { return pod.UID == victims[0].UID || pod.UID == victims[1].UID }}},
 				queue: func(pod *v1.Pod) string { return queues[pod.UID] },
 			}
 			s := newStageWith(t, plugin, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)

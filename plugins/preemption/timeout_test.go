@@ -14,7 +14,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -106,9 +106,9 @@ type lingering struct {
 	clock *clocktesting.FakeClock
 }
 
-func (r *lingering) VictimRounds(context.Context, extension.Gang, victim.Vector) (rounds []extension.Round) {
+func (r *lingering) VictimRounds(context.Context, extensionpoints.Gang, victim.Vector) (rounds []extensionpoints.Round) {
 	for _, all := range []bool{false, true} {
-		rounds = append(rounds, extension.Round{Name: "test", Order: victim.Preempt(), Tiers: []extension.Tier{{
+		rounds = append(rounds, extensionpoints.Round{Name: "test", Order: victim.Preempt(), Tiers: []extensionpoints.Tier{{
 			Permits: func(*v1.Pod) bool { r.clock.Step(time.Second); return all },
 		}}})
 	}
@@ -168,8 +168,8 @@ type budgeted struct {
 	clock        *clocktesting.FakeClock
 }
 
-func (r *budgeted) VictimRounds(context.Context, extension.Gang, victim.Vector) []extension.Round {
-	return slices.Repeat([]extension.Round{{Name: "test", Order: victim.Preempt(), Tiers: []extension.Tier{{
+func (r *budgeted) VictimRounds(context.Context, extensionpoints.Gang, victim.Vector) []extensionpoints.Round {
+	return slices.Repeat([]extensionpoints.Round{{Name: "test", Order: victim.Preempt(), Tiers: []extensionpoints.Tier{{
 		Permits: func(*v1.Pod) bool { return true },
 		Budget:  func(map[types.UID]bool) victim.Budget { return &inquired{allowance{r.left}, r.clock} },
 	}}}}, r.rounds)

@@ -16,7 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -48,7 +48,7 @@ func (e *execution) recordVictims(ctx context.Context) {
 // tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and
 // who makes their pods again. It stands there until there are others. records are what recordEvictions returned.
 func (e *execution) tellEvicted(ctx context.Context, p *evictions.Preemption, together []gangstate.RunningGang,
-	records map[gangspec.Key]eviction.Record, left *evictions.LeftToOwner, failing map[types.UID]bool) {
+	records map[gangspec.Key]evictionrecord.Record, left *evictions.LeftToOwner, failing map[types.UID]bool) {
 	now := e.clock.Now()
 	for _, one := range together {
 		first, record := one.Running[0].Pod, records[one.Key]
@@ -104,14 +104,14 @@ func (e *execution) failingJobs(ctx context.Context, together []gangstate.Runnin
 // have, so that their queues ask for it until their pods are made again: not of pods without a controller. It returns
 // the records of all gangs.
 func (e *execution) recordEvictions(ctx context.Context, p *evictions.Preemption,
-	together []gangstate.RunningGang) map[gangspec.Key]eviction.Record {
-	records, now := map[gangspec.Key]eviction.Record{}, e.clock.Now()
+	together []gangstate.RunningGang) map[gangspec.Key]evictionrecord.Record {
+	records, now := map[gangspec.Key]evictionrecord.Record{}, e.clock.Now()
 	for _, one := range together {
 		var pods []*v1.Pod
 		for _, member := range one.Running {
 			pods = append(pods, member.Pod)
 		}
-		record := eviction.New(now, p.Preemptor)
+		record := evictionrecord.New(now, p.Preemptor)
 		record.Gang = one.Key.String()
 		if metav1.GetControllerOfNoCopy(pods[0]) != nil {
 			record.Demand = e.Queues.EvictedDemand(pods)

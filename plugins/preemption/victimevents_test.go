@@ -15,12 +15,12 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -58,12 +58,12 @@ func TestRecordedEvictions(t *testing.T) {
 		queue  queuesFor
 		owners []metav1.OwnerReference
 		kind   gangspec.Kind
-		want   eviction.Record
+		want   evictionrecord.Record
 	}{
-		"there are no queues":          {"", []metav1.OwnerReference{job}, gangspec.Community, eviction.Record{Job: "train"}},
-		"it is in a queue":             {"a", []metav1.OwnerReference{job}, gangspec.Community, eviction.Record{Job: "train", Demand: eviction.Demand{Queue: "a"}}},
-		"nothing makes its pods again": {"a", nil, gangspec.Community, eviction.Record{}},
-		"its PodGroup is native":       {"", []metav1.OwnerReference{job}, gangspec.Native, eviction.Record{Job: "train"}},
+		"there are no queues":          {"", []metav1.OwnerReference{job}, gangspec.Community, evictionrecord.Record{Job: "train"}},
+		"it is in a queue":             {"a", []metav1.OwnerReference{job}, gangspec.Community, evictionrecord.Record{Job: "train", Demand: evictionrecord.Demand{Queue: "a"}}},
+		"nothing makes its pods again": {"a", nil, gangspec.Community, evictionrecord.Record{}},
+		"its PodGroup is native":       {"", []metav1.OwnerReference{job}, gangspec.Native, evictionrecord.Record{Job: "train"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pods := members("v", 2, 2, 10, 1, "n0")
@@ -79,7 +79,7 @@ func TestRecordedEvictions(t *testing.T) {
 			s.groups = groups
 			d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
 			p := s.decision(d)
-			want := eviction.New(s.clock.Now(), d.String())
+			want := evictionrecord.New(s.clock.Now(), d.String())
 			want.Gang, want.Job, want.Demand = key.String(), c.want.Job, c.want.Demand
 			got := s.execution(d, nil).recordEvictions(s.ctx, p, []gangstate.RunningGang{gang})[key]
 			if want.At = got.At; got.At.IsZero() || !cmp.Equal(want, got) {
@@ -149,7 +149,7 @@ func TestOneLossOfAGang(t *testing.T) {
 		return &victim.Gang{ID: id, Min: least, Pods: pods(names...)}
 	}
 	elastic, whole, single := gang("elastic", 2, "a", "b", "c"), gang("whole", 2, "d", "e", "f", "g"), gang("single", 1, "h")
-	f := &found{plan: &planner.Plan{}, round: extension.Round{Done: "preempted"}, domain: "2 of 4 nodes", selection: victim.Selection{Bundles: []victim.Bundle{
+	f := &found{plan: &planner.Plan{}, round: extensionpoints.Round{Done: "preempted"}, domain: "2 of 4 nodes", selection: victim.Selection{Bundles: []victim.Bundle{
 		{Kind: victim.Safe, Gang: elastic, Pods: pods("c")}, {Kind: victim.Safe, Gang: whole, Pods: pods("f", "g")},
 		{Kind: victim.Whole, Gang: whole, Pods: pods("d", "e")}, {Kind: victim.Whole, Gang: single, Pods: pods("h")},
 	}}, gangs: map[string]evictions.Candidate{}}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -27,7 +27,7 @@ func (pl *GangPreemption) yielding(d *demand) []hold.Holder {
 	if len(holders) == 0 {
 		return nil
 	}
-	granters := extension.Of[ledger.Granter](pl.Plugins, pl.fw)
+	granters := extensionpoints.Of[ledger.Granter](pl.Plugins, pl.fw)
 	for _, pod := range d.gang.Pods {
 		own := ledger.GrantedBy(granters, pod)
 		holders = slices.DeleteFunc(holders, func(holder hold.Holder) bool { return slices.Contains(own, holder) })

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
@@ -120,7 +120,7 @@ func (pl *Reservation) withoutDevices(pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.P
 	}
 	var allowed sets.Set[string] // nil: all
 	for _, name := range slices.Sorted(maps.Keys(ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request)) {
-		class := devices.Backing(manager, name)
+		class := devicesimulation.Backing(manager, name)
 		if class == "" {
 			continue
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -114,7 +114,7 @@ func (pl *Reservation) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragme
 }
 
 // New returns the factory of the plugin. binder is the name of the binder that writes annotations as it binds.
-func New(holds *ledger.Shared, gangs Gangs, reservations Reservations, plugins *extension.Plugins,
+func New(holds *ledger.Shared, gangs Gangs, reservations Reservations, plugins *extensionpoints.Plugins,
 	binder binding.Binder) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args := &config.ReservationArgs{}
@@ -135,7 +135,7 @@ func New(holds *ledger.Shared, gangs Gangs, reservations Reservations, plugins *
 			handle: fw, holds: holds, gangs: gangs, reservations: reservations,
 			// once all plugins are made
 			planner:        sync.OnceValue(func() *planner.Planner { return planner.New(fw, holds, plugins) }),
-			cardAllocators: sync.OnceValue(func() []CardAllocator { return extension.Of[CardAllocator](plugins, fw) }),
+			cardAllocators: sync.OnceValue(func() []CardAllocator { return extensionpoints.Of[CardAllocator](plugins, fw) }),
 			notes:          binder.Binds(fw),
 		}, nil
 	}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
@@ -140,7 +140,7 @@ func (s *stage) testEvicted(t *testing.T) {
 
 // recorded returns the annotations of an event that a gang was evicted.
 func recorded(gang, preemptor string) map[string]string {
-	record := eviction.New(time.Now(), preemptor)
+	record := evictionrecord.New(time.Now(), preemptor)
 	record.Gang = gang
 	return map[string]string{v1alpha1.EvictedAnnotation: record.Annotation()}
 }

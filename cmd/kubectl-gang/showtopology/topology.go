@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
-	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
 )
 
 const (
@@ -155,7 +155,7 @@ func (o *options) readDevices(ctx context.Context) (view.Devices, error) {
 	if err != nil {
 		o.Note("devices count under the names of their DeviceClasses, as the argument deviceClasses is not known: %v", err)
 	}
-	devices.Counts = nodedevices.NewCounts(as)
+	devices.Counts = devicecounts.NewCounts(as)
 	devices.Counts.Replace(all, classes)
 	return devices, nil
 }

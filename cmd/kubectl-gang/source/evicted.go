@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 )
 
 // WithEvicted adds to the gangs of a namespace, of all if it is empty, those of which nothing is left since they were
@@ -97,8 +97,8 @@ func seen(event *v1.Event) time.Time {
 }
 
 // recordOf returns the record of the eviction that such an event tells of; empty where it has none.
-func recordOf(event *v1.Event) eviction.Record {
-	return eviction.Read(event.Annotations[v1alpha1.EvictedAnnotation])
+func recordOf(event *v1.Event) evictionrecord.Record {
+	return evictionrecord.Read(event.Annotations[v1alpha1.EvictedAnnotation])
 }
 
 // PodOf returns a pod as a Job makes it.

@@ -37,7 +37,7 @@ type Option func(*schedulersetup.Set) error
 
 // WithPlugin adds a plugin of the caller's, for profiles to enable by its name. Beside the
 // extension points of kube-scheduler it may implement the Simulate hooks of package whatif and
-// the gang extension points of package extension; these are found without being enabled. It
+// the gang extension points of package extensionpoints; these are found without being enabled. It
 // fails, when the command runs, if there is a plugin of that name already.
 func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
 	return func(set *schedulersetup.Set) error { return set.Add(name, factory) }

@@ -23,7 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 )
 
 // jobInterval is how often the Job of an evicted gang is looked at, which may finish without making pods again.
@@ -34,7 +34,7 @@ const jobInterval = 10 * time.Second
 func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.Facts,
 	phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
 	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
-	record := eviction.Read(value)
+	record := evictionrecord.Read(value)
 	said := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
 	says := said != nil && said.Reason == v1alpha1.ReasonEvicted
 	if says && !recorded {

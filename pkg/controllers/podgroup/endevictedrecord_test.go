@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/members"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -62,7 +62,7 @@ func TestEndEvicted(t *testing.T) {
 		"it was long ago":                  {job: running, later: 25 * time.Hour, ends: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			evicted := eviction.New(at, "gang ns/vip")
+			evicted := evictionrecord.New(at, "gang ns/vip")
 			evicted.Job = "train"
 			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: evicted.Annotation()}}}
 			if c.of != "" {
@@ -117,7 +117,7 @@ func TestEvictedForGood(t *testing.T) {
 				Reason: v1alpha1.ReasonEvicted, Message: "nobody reads this", LastTransitionTime: metav1.NewTime(at)}}
 			by := ""
 			if !c.unrecorded {
-				pg.Annotations = map[string]string{v1alpha1.EvictedAnnotation: eviction.New(at, "gang ns/vip").Annotation()}
+				pg.Annotations = map[string]string{v1alpha1.EvictedAnnotation: evictionrecord.New(at, "gang ns/vip").Annotation()}
 				by = " for gang ns/vip"
 			}
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}}
@@ -155,7 +155,7 @@ func TestEvictedForGood(t *testing.T) {
 // that is stays until they have ended, and then its failure is told.
 func TestFailedWhilePodsEnd(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	recorded := eviction.Record{At: at, Job: "train"}.Annotation()
+	recorded := evictionrecord.Record{At: at, Job: "train"}.Annotation()
 	pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: recorded}}}
 	pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonEvicted, Message: "nobody reads this", LastTransitionTime: metav1.NewTime(at)}}

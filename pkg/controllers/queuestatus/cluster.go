@@ -17,11 +17,11 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
@@ -36,7 +36,7 @@ type cluster struct {
 	pods   []*v1.Pod
 	nodes  []*v1.Node
 	// devices are the devices that nodes have; claims, and the templates of those to be made, are what pods ask of them.
-	devices   *nodedevices.Counts
+	devices   *devicecounts.Counts
 	claims    []*resourceapi.ResourceClaim
 	templates []*resourceapi.ResourceClaimTemplate
 	// reserved are pods that stand for Reservations: what they hold, and what they still look for. They are no gangs.
@@ -45,7 +45,7 @@ type cluster struct {
 	byNamespace map[string]string
 	groups      map[gangspec.Key]gangspec.PodGroups
 	// evicted are gangs that were evicted, and evictedHold is for how long what they had counts.
-	evicted     map[gangspec.Key]eviction.Record
+	evicted     map[gangspec.Key]evictionrecord.Record
 	evictedHold time.Duration
 	// schedulers are those that use queues, by the scheduler name of pods; leaveNative are those of them that leave native
 	// PodGroups to kube-scheduler's own plugins.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -30,9 +30,9 @@ func TestEvictedGang(t *testing.T) {
 		"its time is up":                 {time.Minute, nil, []string{"a: 0/0/0 0% 0+0", "b: 8/0/8 0% 0+1"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			evicted := eviction.Record{At: now.Add(-time.Minute), Demand: eviction.Demand{Scheduler: ours, Queue: "a", Requests: resource.Vector{v1.ResourceCPU: 4000}.ByPool()}}
+			evicted := evictionrecord.Record{At: now.Add(-time.Minute), Demand: evictionrecord.Demand{Scheduler: ours, Queue: "a", Requests: resource.Vector{v1.ResourceCPU: 4000}.ByPool()}}
 			k := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: append(c.pods, podOf("b", "8", in("b"))), nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
-				queues: []*v1alpha1.Queue{queueOf("a"), queueOf("b")}, evicted: map[gangspec.Key]eviction.Record{{Namespace: "ns", Name: "g"}: evicted}, evictedHold: c.hold}
+				queues: []*v1alpha1.Queue{queueOf("a"), queueOf("b")}, evicted: map[gangspec.Key]evictionrecord.Record{{Namespace: "ns", Name: "g"}: evicted}, evictedHold: c.hold}
 			if diff := cmp.Diff(c.want, words(mustReckon(t, k, now))); diff != "" {
 				t.Errorf("statuses (-want +got):\n%s", diff)
 			}

@@ -25,9 +25,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
@@ -55,7 +55,7 @@ type reconciler struct {
 	// last is when it last ran, and next when it may run again.
 	last, next time.Time
 	// devices are the devices that nodes have.
-	devices *nodedevices.Counts
+	devices *devicecounts.Counts
 	// cluster is the watches of everything but queues.
 	cluster crds.OnDemand
 	// watched has the kinds that are watched, of those that the API server may not serve.
@@ -177,7 +177,7 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 
 // readGroups reads the PodGroups, and what they say of evicted gangs.
 func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
-	c.groups, c.evicted = map[gangspec.Key]gangspec.PodGroups{}, map[gangspec.Key]eviction.Record{}
+	c.groups, c.evicted = map[gangspec.Key]gangspec.PodGroups{}, map[gangspec.Key]evictionrecord.Record{}
 	if r.watches(native) {
 		var list schedulingv1beta1.PodGroupList
 		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -199,7 +199,7 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 	}
 	for key, groups := range c.groups {
 		if value := groups.Facts().Evicted; value != "" {
-			c.evicted[key] = eviction.Read(value)
+			c.evicted[key] = evictionrecord.Read(value)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
@@ -43,7 +43,7 @@ func boundOn(bounds []int, node int) int {
 }
 
 // overlay returns the devices as the plan sees them; nil if the profile does not filter by devices.
-func (w *planState) overlay() *devices.Overlay {
+func (w *planState) overlay() *devicesimulation.Overlay {
 	overlay, err := w.tx.DeviceOverlay()
 	if err != nil {
 		return nil // the filters report it

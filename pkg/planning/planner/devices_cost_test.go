@@ -14,7 +14,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 )
 
 // effort counts how often filters are asked, and what is allocated is gathered: for each member that would be allocated
@@ -76,7 +76,7 @@ func TestCostOfDevices(t *testing.T) {
 				e.Framework = deviceScheduler(t, plugins, slices.Repeat([]int{c.devices}, racks*nodesPerRack), way.objects...)
 				a := attemptOf(way.pods)
 				a.Gangs[0].Spec.RequiredTopology = c.required
-				plan, err := New(e, ledger.New(), extension.New()).Plan(t.Context(), a, nil)
+				plan, err := New(e, ledger.New(), extensionpoints.New()).Plan(t.Context(), a, nil)
 				if err != nil || plan.Complete != c.complete {
 					t.Fatal(how, plan, err)
 				}

@@ -16,7 +16,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -57,7 +57,7 @@ const (
 // devicePlanner returns a planner for nodes with so many devices.
 func devicePlanner(tb testing.TB, devices []int, objects ...runtime.Object) *Planner {
 	tb.Helper()
-	return New(deviceScheduler(tb, nil, devices, objects...), ledger.New(), extension.New())
+	return New(deviceScheduler(tb, nil, devices, objects...), ledger.New(), extensionpoints.New())
 }
 
 // deviceScheduler returns the profile of a scheduler for such nodes, with more plugins.

@@ -15,7 +15,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -47,7 +47,7 @@ func (keeper) Grants(pod *v1.Pod) []hold.Holder {
 // newPlanner makes the planner of a profile with kube-scheduler's plugins and a keeper, with these nodes of 8 GPUs.
 func newPlanner(t *testing.T, holds *ledger.Shared, nodes ...string) *Planner {
 	t.Helper()
-	plugins := extension.New()
+	plugins := extensionpoints.New()
 	var all []*v1.Node
 	for _, name := range nodes {
 		all = append(all, st.MakeNode().Name(name).Capacity(map[v1.ResourceName]string{gpu: "8", v1.ResourcePods: "110"}).Obj())

@@ -22,7 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -67,7 +67,7 @@ func (c cluster) planner(t *testing.T, gpus ...int) *Planner {
 			Label(v1.LabelHostname, name).Label(v1.LabelTopologyZone, fmt.Sprint("z", i%2)).
 			Capacity(map[v1.ResourceName]string{gpu: fmt.Sprint(amount), v1.ResourcePods: "110"}).Obj())
 	}
-	plugins, registry := extension.New(), frameworkruntime.Registry{}
+	plugins, registry := extensionpoints.New(), frameworkruntime.Registry{}
 	if c.plugin != nil {
 		registry[c.plugin.Name()] = plugins.WatchExternal(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 			return c.plugin, nil
@@ -317,7 +317,7 @@ func TestCostOfLabelsOfTheirOwn(t *testing.T) {
 	e := &effort{}
 	plugins := frameworkruntime.Registry{e.Name(): func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return e, nil }}
 	e.Framework = deviceScheduler(t, plugins, make([]int, 200))
-	p := New(e, ledger.New(), extension.New())
+	p := New(e, ledger.New(), extensionpoints.New())
 	cost := func(label func(i int) string) (filtered int64, bytes float64) {
 		var pods []*v1.Pod
 		for i := range members {

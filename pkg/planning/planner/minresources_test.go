@@ -11,7 +11,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -61,7 +61,7 @@ func TestFloorBesideClaimsInRoom(t *testing.T) {
 		dra.Class(), dra.Slice("n0", 4), dra.Slice("n1", 2), dra.Held(dra.Claim("held", 4), "n0", 0, "user"),
 	}})
 	s.Start()
-	p, a := New(s.Framework, ledger.New(), extension.New()), withFloor(extended(2, 1), 4)
+	p, a := New(s.Framework, ledger.New(), extensionpoints.New()), withFloor(extended(2, 1), 4)
 	wantPlan(t, p, a, false)
 	room := simulate(t, p, a)
 	wantFits(t, room, false)
@@ -163,7 +163,7 @@ func TestFloorOfClaimsInRoom(t *testing.T) {
 	}
 	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(users, nodes), Objects: objects})
 	s.Start()
-	room := simulate(t, New(s.Framework, ledger.New(), extension.New()), withFloor(pods, 8))
+	room := simulate(t, New(s.Framework, ledger.New(), extensionpoints.New()), withFloor(pods, 8))
 	wantFits(t, room, true)
 }
 

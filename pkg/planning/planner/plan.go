@@ -21,7 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -49,7 +49,7 @@ type Planner struct {
 }
 
 // New returns the planner of a profile. All plugins of the profile must exist when it is called.
-func New(fw framework.Framework, h *ledger.Shared, plugins *extension.Plugins) *Planner {
+func New(fw framework.Framework, h *ledger.Shared, plugins *extensionpoints.Plugins) *Planner {
 	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), Points: pointsOf(plugins, fw),
 		weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
 	p.storage = podclass.StorageOf(fw)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
@@ -20,29 +20,29 @@ import (
 
 // Points are the gang extension points that the plugins of a profile implement.
 type Points struct {
-	predicates []extension.Predicate
-	spaces     []extension.SearchSpace
+	predicates []extensionpoints.Predicate
+	spaces     []extensionpoints.SearchSpace
 	// Selectors choose victims.
-	Selectors []extension.VictimSelector
-	rounds    []extension.VictimRounds
+	Selectors []extensionpoints.VictimSelector
+	rounds    []extensionpoints.VictimRounds
 	// granters know what is held for members beside what their gang holds. Members for which that differs are of different
 	// classes.
 	granters []ledger.Granter
 }
 
 // pointsOf collects the extension points; all plugins of the profile must exist.
-func pointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
+func pointsOf(plugins *extensionpoints.Plugins, fw framework.Framework) Points {
 	return Points{
-		predicates: extension.Of[extension.Predicate](plugins, fw),
-		spaces:     extension.Of[extension.SearchSpace](plugins, fw),
-		Selectors:  extension.Of[extension.VictimSelector](plugins, fw),
-		rounds:     extension.Of[extension.VictimRounds](plugins, fw),
-		granters:   extension.Of[ledger.Granter](plugins, fw),
+		predicates: extensionpoints.Of[extensionpoints.Predicate](plugins, fw),
+		spaces:     extensionpoints.Of[extensionpoints.SearchSpace](plugins, fw),
+		Selectors:  extensionpoints.Of[extensionpoints.VictimSelector](plugins, fw),
+		rounds:     extensionpoints.Of[extensionpoints.VictimRounds](plugins, fw),
+		granters:   extensionpoints.Of[ledger.Granter](plugins, fw),
 	}
 }
 
 // labelReader returns the reader of the labels of a profile.
-func labelReader(plugins *extension.Plugins, fw framework.Framework) *podclass.LabelReader {
+func labelReader(plugins *extensionpoints.Plugins, fw framework.Framework) *podclass.LabelReader {
 	var signers []fwk.SignPlugin
 	unsigned := false
 	for _, plugin := range plugins.External(fw) {
@@ -65,8 +65,8 @@ func filtersOrScores(plugin fwk.Plugin) bool {
 }
 
 // GangOf returns an attempt as extension points see it; a group of gangs is named after its first.
-func GangOf(a *gangstate.Attempt) extension.Gang {
-	g := extension.Gang{Namespace: a.Gangs[0].Key.Namespace, Name: a.Gangs[0].Key.Name,
+func GangOf(a *gangstate.Attempt) extensionpoints.Gang {
+	g := extensionpoints.Gang{Namespace: a.Gangs[0].Key.Namespace, Name: a.Gangs[0].Key.Name,
 		Min: a.Members(), Priority: math.MaxInt32}
 	for _, need := range a.Gangs {
 		g.Pods = append(g.Pods, need.Pending...)
@@ -78,7 +78,7 @@ func GangOf(a *gangstate.Attempt) extension.Gang {
 }
 
 // Rounds returns, round by round, which pods a preemptor may evict.
-func (p Points) Rounds(ctx context.Context, preemptor extension.Gang, need victim.Vector) []extension.Round {
+func (p Points) Rounds(ctx context.Context, preemptor extensionpoints.Gang, need victim.Vector) []extensionpoints.Round {
 	for _, plugin := range p.rounds {
 		if rounds := plugin.VictimRounds(ctx, preemptor, need); len(rounds) > 0 {
 			return rounds
@@ -87,11 +87,11 @@ func (p Points) Rounds(ctx context.Context, preemptor extension.Gang, need victi
 	if preemptor.Beyond {
 		return nil // no pod is evicted for it by priority
 	}
-	return []extension.Round{extension.Preempt(preemptor.Priority)}
+	return []extensionpoints.Round{extensionpoints.Preempt(preemptor.Priority)}
 }
 
 // Refuse asks the plugins whether a gang can fit at all. It returns why not, or "".
-func (p Points) Refuse(ctx context.Context, g extension.Gang, nodes []fwk.NodeInfo) (string, error) {
+func (p Points) Refuse(ctx context.Context, g extensionpoints.Gang, nodes []fwk.NodeInfo) (string, error) {
 	for _, predicate := range p.predicates {
 		status := predicate.GangPredicate(ctx, g, nodes)
 		switch {
@@ -106,8 +106,8 @@ func (p Points) Refuse(ctx context.Context, g extension.Gang, nodes []fwk.NodeIn
 }
 
 // Domains asks the plugins which nodes to search; nil if no plugin answers.
-func (p Points) Domains(ctx context.Context, g extension.Gang, nodes []fwk.NodeInfo,
-	purpose extension.Purpose) ([]extension.Domain, error) {
+func (p Points) Domains(ctx context.Context, g extensionpoints.Gang, nodes []fwk.NodeInfo,
+	purpose extensionpoints.Purpose) ([]extensionpoints.Domain, error) {
 	for _, space := range p.spaces {
 		domains, status := space.GangSearchSpace(ctx, g, nodes, purpose)
 		if !status.IsSuccess() {
@@ -135,7 +135,7 @@ func (p Points) nodesFor(tx *whatif.Transaction) []fwk.NodeInfo {
 // solve places the members, inside one of the domains if a plugin names any; see placement.SolveWithin.
 func (p *Planner) solve(ctx context.Context, w *planState, problem placement.Problem, a *gangstate.Attempt,
 	infos []fwk.NodeInfo) (placement.Result, error) {
-	domains, err := p.Domains(ctx, GangOf(a), infos, extension.Allocate)
+	domains, err := p.Domains(ctx, GangOf(a), infos, extensionpoints.Allocate)
 	if err != nil {
 		return placement.Result{}, err
 	}

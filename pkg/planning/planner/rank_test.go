@@ -13,7 +13,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -51,7 +51,7 @@ func lostMember(t *testing.T, sizes []int, levels []gangspec.Level, on []string,
 	need.Spec.Min, need.Spec.Layout = len(on)+1, gangspec.Layout{Levels: levels}
 	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(pods, nodes)})
 	s.Start()
-	return New(s.Framework, ledger.New(), extension.New()), a
+	return New(s.Framework, ledger.New(), extensionpoints.New()), a
 }
 
 // TestLostMemberOfASlice: a gang without numbers is in slices, and lacks a member. What replaces it takes the place of

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
@@ -60,7 +60,7 @@ func TestReasonOfARejection(t *testing.T) {
 					a.Gangs[0].Pending[i].Annotations = map[string]string{v1alpha1.ReservationAnnotation: by}
 				}
 			}
-			plan, err := New(s.Framework, ledger.New(), extension.New()).Plan(t.Context(), a, nil)
+			plan, err := New(s.Framework, ledger.New(), extensionpoints.New()).Plan(t.Context(), a, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

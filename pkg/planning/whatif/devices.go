@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
 )
 
 // Devices that a pod would be allocated are in no NodeInfo: kube-scheduler tracks them in claims. A transaction has an
@@ -18,7 +18,7 @@ import (
 // transaction ends.
 
 // DeviceOverlay returns the devices in their simulated state; nil if the profile does not filter by devices.
-func (t *Transaction) DeviceOverlay() (*devices.Overlay, error) {
+func (t *Transaction) DeviceOverlay() (*devicesimulation.Overlay, error) {
 	simulator, err := t.hooks.devices()
 	if err != nil || simulator == nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (t *Transaction) DeviceOverlay() (*devices.Overlay, error) {
 }
 
 // devicesFor returns the overlay if a pod may need devices; nil if not.
-func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
+func (t *Transaction) devicesFor(pod *v1.Pod) (*devicesimulation.Overlay, error) {
 	overlay, err := t.DeviceOverlay()
 	if overlay == nil || !overlay.MayNeedDevices(pod) {
 		return nil, err
@@ -94,7 +94,7 @@ func (t *Transaction) refreshClaims(ctx context.Context, v *View) *fwk.Status {
 }
 
 // takeDevices takes the devices that a pod would be allocated on a node.
-func (t *Transaction) takeDevices(ctx context.Context, pod *v1.Pod, node fwk.NodeInfo) (devices.Taken, error) {
+func (t *Transaction) takeDevices(ctx context.Context, pod *v1.Pod, node fwk.NodeInfo) (devicesimulation.Taken, error) {
 	overlay, err := t.devicesFor(pod)
 	if overlay == nil {
 		return nil, err

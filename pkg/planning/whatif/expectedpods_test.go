@@ -9,7 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -36,7 +36,7 @@ func TestRejectedBesideExpected(t *testing.T) {
 	s := newStage(t)
 	s.set()
 	before := s.facts(t)
-	tx, err := Begin(crowdShy{s.fw}, HooksOf(extension.New(), s.fw), false)
+	tx, err := Begin(crowdShy{s.fw}, HooksOf(extensionpoints.New(), s.fw), false)
 	must.Succeed(t, err)
 	tx.ExpectPod(idle.PodInfo(t, pod("gpu-apart", 1)))
 	if v := view(t, tx, pod("gpu", 2)); v == nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 )
 
 // The Simulate hooks. A plugin of the profile that implements one of these interfaces is called at every step of a
@@ -63,22 +63,22 @@ type Hooks struct {
 	// volumes is the profile's own plugin, if any; see MarkContending.
 	volumes *volumebinding.VolumeBinding
 	// devices returns the device simulator; it is created for the first pod that may need devices.
-	devices func() (*devices.Simulator, error)
+	devices func() (*devicesimulation.Simulator, error)
 	// listeners are the PreFilter plugins that may react to pods that come and go; reactors are the plugins with a
 	// TaskRemover or TaskAdder, and those of them that are not NodeLocal.
 	listeners, reactors, nonLocal []string
 }
 
 // HooksOf returns the hooks of the plugins of a profile, all of which must exist.
-func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
+func HooksOf(plugins *extensionpoints.Plugins, fw framework.Framework) Hooks {
 	h := Hooks{
 		listeners:   listenersOf(fw),
-		removers:    extension.Of[TaskRemover](plugins, fw),
-		adders:      extension.Of[TaskAdder](plugins, fw),
-		predicates:  extension.Of[Predicate](plugins, fw),
-		allocatable: extension.Of[Allocatable](plugins, fw),
+		removers:    extensionpoints.Of[TaskRemover](plugins, fw),
+		adders:      extensionpoints.Of[TaskAdder](plugins, fw),
+		predicates:  extensionpoints.Of[Predicate](plugins, fw),
+		allocatable: extensionpoints.Of[Allocatable](plugins, fw),
 		volumes:     volumesOf(fw),
-		devices:     sync.OnceValues(func() (*devices.Simulator, error) { return devices.New(context.Background(), fw) }),
+		devices:     sync.OnceValues(func() (*devicesimulation.Simulator, error) { return devicesimulation.New(context.Background(), fw) }),
 	}
 	for _, hook := range h.removers {
 		h.addReactor(hook)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
@@ -77,7 +77,7 @@ func (census) SimulateAllocatable(_ context.Context, state fwk.CycleState, _ *v1
 
 // hooksWith returns the hooks of a profile with a plugin that implements some; nil for none.
 func hooksWith(fw framework.Framework, plugin any) Hooks {
-	hooks := HooksOf(extension.New(), fw)
+	hooks := HooksOf(extensionpoints.New(), fw)
 	if hook, ok := plugin.(TaskAdder); ok {
 		hooks.adders = append(hooks.adders, hook)
 		hooks.addReactor(hook)

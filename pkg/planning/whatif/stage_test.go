@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -96,7 +96,7 @@ func (s *stage) set(pods ...*v1.Pod) { *s.snapshot = *cache.NewSnapshot(pods, s.
 // begin opens a transaction, and returns the nodes by name.
 func (s *stage) begin(t testing.TB, interdependent bool) (*Transaction, map[string]int) {
 	t.Helper()
-	tx, err := Begin(s.fw, HooksOf(extension.New(), s.fw), interdependent)
+	tx, err := Begin(s.fw, HooksOf(extensionpoints.New(), s.fw), interdependent)
 	must.Succeed(t, err)
 	at := map[string]int{}
 	for i := range tx.Len() {

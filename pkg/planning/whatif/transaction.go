@@ -16,7 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -40,7 +40,7 @@ type Transaction struct {
 	// expected are pods that may be added, and that others may have to keep away from.
 	expected []*framework.PodInfo
 	// devices are what pods of the transaction took or freed; made for the first pod that needs any.
-	devices *devices.Overlay
+	devices *devicesimulation.Overlay
 	// held are devices kept for others.
 	held []*resourceapi.ResourceClaim
 	// nominees lists the pods nominated to nodes.
@@ -60,7 +60,7 @@ type step struct {
 	// restored: it was removed before.
 	restored bool
 	// devices are what the pod took when it was added.
-	devices devices.Taken
+	devices devicesimulation.Taken
 	// volumes are what the pod took when it was added, nil for none.
 	volumes *volumebinding.PodVolumes
 	// before is the version that the node had.

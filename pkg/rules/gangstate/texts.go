@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
@@ -21,7 +21,7 @@ import (
 // controller to PodGroups that no scheduler has written to.
 
 // TextEvicted returns when a gang was evicted as a whole, and for whom if that is known.
-func TextEvicted(key gangspec.Key, record eviction.Record) string {
+func TextEvicted(key gangspec.Key, record evictionrecord.Record) string {
 	text := fmt.Sprintf("gang %q was evicted at %s", key, record.At.UTC().Format(time.RFC3339))
 	if record.For != "" {
 		text += " for " + record.For

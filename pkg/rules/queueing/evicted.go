@@ -3,19 +3,19 @@ package queueing
 import (
 	"time"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // evictedGang is a gang that was evicted, and is not back.
 type evictedGang struct {
-	eviction.Record
+	evictionrecord.Record
 	had Vector
 }
 
 // SetEvicted sets what a gang had when it was evicted; a record without a queue ends that. The record of a gang is
 // there until the gang is back: see [gangstate.Facts.IsBack].
-func (b *Book) SetEvicted(gang string, e eviction.Record, now time.Time) {
+func (b *Book) SetEvicted(gang string, e evictionrecord.Record, now time.Time) {
 	before := b.evicted[gang]
 	switch {
 	case before != nil && before.At.Equal(e.At):

@@ -6,7 +6,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 )
 
 // TestEvicted: 8 GPUs, and two queues that share them. b has 4 and asks for 4 more; a gang of 4 GPUs of a was evicted.
@@ -40,9 +40,9 @@ func TestEvicted(t *testing.T) {
 		"some of its pods have been made again": {func(b *Book) { count(b, Usage{Demand: Hopeless}, "x0") }, 4, 4},
 		"all have":                              {offer, 0, 4},
 		"they have, and are gone":               {func(b *Book) { offer(b); gone(b) }, 4, 4},
-		"its record went before they did":       {func(b *Book) { offer(b); b.SetEvicted("x", eviction.Record{}, start); gone(b) }, 0, 8},
+		"its record went before they did":       {func(b *Book) { offer(b); b.SetEvicted("x", evictionrecord.Record{}, start); gone(b) }, 0, 8},
 		"one that goes by itself waited before": {func(b *Book) { count(b, Usage{}, "x2") }, 2, 4},
-		"its PodGroup is gone":                  {func(b *Book) { b.SetEvicted("x", eviction.Record{}, start) }, 0, 8},
+		"its PodGroup is gone":                  {func(b *Book) { b.SetEvicted("x", evictionrecord.Record{}, start) }, 0, 8},
 		"time is almost up":                     {func(b *Book) { b.Tick(Moment{Now: start.Add(hold - time.Second)}) }, 4, 4},
 		"time is up":                            {func(b *Book) { b.Tick(Moment{Now: start.Add(hold)}) }, 0, 8},
 		"and the PodGroup says so again": {func(b *Book) {
@@ -69,15 +69,15 @@ func TestEvicted(t *testing.T) {
 	}
 }
 
-func evictedOf(queue string, n int64) eviction.Record {
-	return eviction.Record{At: start, Demand: eviction.Demand{Scheduler: "s", Queue: queue, Requests: gpus(n).ByPool()}}
+func evictedOf(queue string, n int64) evictionrecord.Record {
+	return evictionrecord.Record{At: start, Demand: evictionrecord.Demand{Scheduler: "s", Queue: queue, Requests: gpus(n).ByPool()}}
 }
 
 // TestEvictedAnnotation: what is written is what is read, pool by pool, and nothing else is.
 func TestEvictedAnnotation(t *testing.T) {
 	had := Vector{gpu: 4, cpu: 1500, "nvidia.com/gpu@large": 8, "cpu@large": 2500}
-	evicted := eviction.New(start.Add(time.Millisecond), "gang ns/vip (priority 9)")
-	evicted.Gang, evicted.Job, evicted.Demand = "ns/x", "train", eviction.Demand{Scheduler: "s", Queue: "a", Requests: had.ByPool()}
+	evicted := evictionrecord.New(start.Add(time.Millisecond), "gang ns/vip (priority 9)")
+	evicted.Gang, evicted.Job, evicted.Demand = "ns/x", "train", evictionrecord.Demand{Scheduler: "s", Queue: "a", Requests: had.ByPool()}
 	value := evicted.Annotation()
 	const want = `{"at":"1970-01-01T00:16:40Z","for":"gang ns/vip (priority 9)","gang":"ns/x","job":"train","scheduler":"s","queue":"a",` +
 		`"requests":{"default":{"cpu":1500,"nvidia.com/gpu":4},"large":{"cpu":2500,"nvidia.com/gpu":8}}}`
@@ -85,7 +85,7 @@ func TestEvictedAnnotation(t *testing.T) {
 		t.Errorf("annotation %s, want %s", value, want)
 	}
 	b := opened(Limits{EvictedHold: time.Minute}, 0)
-	b.SetEvicted("x", eviction.Read(value), start)
+	b.SetEvicted("x", evictionrecord.Read(value), start)
 	if diff := gocmp.Diff(had, b.Awaited()["a"]); diff != "" {
 		t.Errorf("what counts (-had +read):\n%s", diff)
 	}
@@ -93,7 +93,7 @@ func TestEvictedAnnotation(t *testing.T) {
 		`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":"1e-9999999"}}}`, // which takes seconds to read as a quantity
 	} {
 		b := opened(Limits{EvictedHold: time.Minute}, 0)
-		b.SetEvicted("x", eviction.Read(value), start)
+		b.SetEvicted("x", evictionrecord.Read(value), start)
 		if len(b.evicted) > 0 {
 			t.Errorf("%q counts", value)
 		}
@@ -103,7 +103,7 @@ func TestEvictedAnnotation(t *testing.T) {
 // TestEvictedAmounts: users may write the annotation; amounts that no gang can have do not count.
 func TestEvictedAmounts(t *testing.T) {
 	b := opened(Limits{EvictedHold: time.Minute}, 0)
-	b.SetEvicted("x", eviction.Read(`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":-1,"memory":9223372036854775807,"nvidia.com/gpu":2}}}`), start)
+	b.SetEvicted("x", evictionrecord.Read(`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":-1,"memory":9223372036854775807,"nvidia.com/gpu":2}}}`), start)
 	if diff := gocmp.Diff(gpus(2), b.Awaited()["a"]); diff != "" {
 		t.Errorf("what counts (-want +got):\n%s", diff)
 	}

@@ -15,7 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 )
 
@@ -49,9 +49,9 @@ var (
 	_ fwk.ReservePlugin     = &LicenseSeats{}
 	_ fwk.EnqueueExtensions = &LicenseSeats{}
 
-	_ whatif.TaskAdder    = &LicenseSeats{}
-	_ whatif.TaskRemover  = &LicenseSeats{}
-	_ extension.Predicate = &LicenseSeats{}
+	_ whatif.TaskAdder          = &LicenseSeats{}
+	_ whatif.TaskRemover        = &LicenseSeats{}
+	_ extensionpoints.Predicate = &LicenseSeats{}
 )
 
 // New is the factory of the plugin.
@@ -183,7 +183,7 @@ func (pl *LicenseSeats) SimulateRemoveTask(_ context.Context, cycle fwk.CycleSta
 }
 
 // GangPredicate refuses gangs that ask for more seats than there are at all.
-func (pl *LicenseSeats) GangPredicate(_ context.Context, gang extension.Gang, _ []fwk.NodeInfo) *fwk.Status {
+func (pl *LicenseSeats) GangPredicate(_ context.Context, gang extensionpoints.Gang, _ []fwk.NodeInfo) *fwk.Status {
 	var seats []int
 	for _, pod := range gang.Pods {
 		seats = append(seats, seatsOf(pod))

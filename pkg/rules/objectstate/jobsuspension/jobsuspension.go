@@ -18,7 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 )
 
 // FieldManager is the field manager by which Jobs are suspended.
@@ -68,7 +68,7 @@ func IsMarked(job metav1.Object) bool {
 func IsSuspendedByEviction(job *batchv1.Job) bool { return IsMarked(job) && IsSuspended(job) }
 
 // Suspend returns the merge patch that suspends a Job as it was read.
-func Suspend(job *batchv1.Job, record eviction.Record) ([]byte, error) {
+func Suspend(job *batchv1.Job, record evictionrecord.Record) ([]byte, error) {
 	return patch(job, record.Annotation(), new(true))
 }
 
@@ -117,7 +117,7 @@ func Next(job *batchv1.Job, now time.Time) (step Step, until time.Time, why stri
 		return Wait, time.Time{}, "" // the Job controller has not seen it, or not deleted all pods
 	}
 	if job.Status.Terminating != nil && *job.Status.Terminating > 0 {
-		if e := eviction.Read(job.Annotations[v1alpha1.EvictedAnnotation]); now.Before(e.Until) {
+		if e := evictionrecord.Read(job.Annotations[v1alpha1.EvictedAnnotation]); now.Before(e.Until) {
 			return Wait, e.Until, ""
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var (
 	now    = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	record = eviction.Record{At: now.Add(-10 * time.Second), For: "gang a/b (priority 100)", Until: now.Add(50 * time.Second)}
+	record = evictionrecord.Record{At: now.Add(-10 * time.Second), For: "gang a/b (priority 100)", Until: now.Add(50 * time.Second)}
 )
 
 // running returns a Job with two pods, changed.

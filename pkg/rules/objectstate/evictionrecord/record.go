@@ -1,7 +1,7 @@
-// Package eviction has the record of the eviction of a whole gang, as a value for programs: the sentences that are
-// written beside it are for people only. It is the value of v1alpha1.EvictedAnnotation, so a restart does not lose
+// Package evictionrecord has the record of the eviction of a whole gang, as a value for programs: the sentences that
+// are written beside it are for people only. It is the value of v1alpha1.EvictedAnnotation, so a restart does not lose
 // it.
-package eviction
+package evictionrecord
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package nodedevices
+package devicecounts
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-// Package extension has the extension points for whole gangs, and finds the plugins of a profile that implement
+// Package extensionpoints has the extension points for whole gangs, and finds the plugins of a profile that implement
 // them, or the Simulate hooks of package whatif. Names and meaning of the gang extension points: Volcano's gang-aware
 // preemption design, section 2.
 //
@@ -7,7 +7,7 @@
 //
 // kube-scheduler's framework does not expose its plugins, so their factories are wrapped. A plugin whose factory is
 // wrapped is found automatically.
-package extension
+package extensionpoints
 
 import (
 	"context"
