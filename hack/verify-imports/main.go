@@ -38,11 +38,10 @@ const (
 	reader = "test/histories/judge"
 )
 
-// The package of kube-scheduler, and the program that is built without it, so that it is small.
-const (
-	scheduler = "k8s.io/kubernetes/pkg/scheduler"
-	small     = module + "cmd/kubectl-gang"
-)
+// small is the program that is built without heavy packages, so that it is small.
+const small = module + "cmd/kubectl-gang"
+
+var heavy = []string{"k8s.io/kubernetes/pkg/scheduler", "sigs.k8s.io/controller-runtime/pkg/manager"}
 
 // runner is lockstep-controller.
 const runner = "cmd/controller"
@@ -94,10 +93,10 @@ func check(p pkg) []string {
 	imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 	slices.Sort(imports)
 	var violations []string
-	if p.ImportPath == small && slices.Contains(p.Deps, scheduler) {
-		violations = append(violations,
-			fmt.Sprintf("%s imports %s, itself or by another: what runs the scheduler is in cmd/kubectl-gang-forecast",
-				small, scheduler))
+	for _, path := range heavy {
+		if p.ImportPath == small && slices.Contains(p.Deps, path) {
+			violations = append(violations, fmt.Sprintf("%s imports %s, itself or by another: it is to be small", small, path))
+		}
 	}
 	for _, path := range slices.Compact(imports) {
 		if path == p.ImportPath { // an external test

@@ -92,9 +92,9 @@ func TestSmall(t *testing.T) {
 		deps []string
 		bad  int
 	}{
-		"without it":                       {small, []string{scheduler + "/apis/config"}, 0},
-		"with it":                          {small, []string{module + "pkg/x", scheduler}, 1},
-		"the program that is there for it": {small + "-forecast", []string{scheduler}, 0},
+		"without it":                       {small, []string{heavy[0] + "/apis/config"}, 0},
+		"with all":                         {small, heavy, len(heavy)},
+		"the program that is there for it": {small + "-forecast", heavy, 0},
 	} {
 		if got := check(pkg{ImportPath: c.path, Deps: c.deps}); len(got) != c.bad {
 			t.Errorf("%s: violations %q, want %d", name, got, c.bad)

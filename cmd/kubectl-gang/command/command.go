@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -65,7 +65,7 @@ func Run(streams genericiooptions.IOStreams, run func(ctx context.Context, a *ac
 
 // New returns kubectl gang with the flags of the cluster, without commands.
 func New(a *access.Access) *cobra.Command {
-	ctrl.SetLogger(klog.Background()) // reports what goes wrong with a watch
+	ctrllog.SetLogger(klog.Background()) // reports what goes wrong with a watch
 	cmd := &cobra.Command{
 		Use:   "kubectl-gang",
 		Short: "Show gangs, and why they wait",
