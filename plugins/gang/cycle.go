@@ -225,10 +225,8 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 	return uids
 }
 
-// plan makes a plan, if need be in place of what the group holds, or at the expense of groups of lower rank that hold
-// capacity without being complete: those of this profile by rank, one after the other,
-// and then those of lower priority in the other profiles too. It returns those that have to make way where they hold
-// something on the plan's nodes.
+// plan makes a plan, if need be in place of what the group holds, or at the expense of the groups that it outranks: as
+// few as suffice, the last first. It returns those that have to make way where they hold something on the plan's nodes.
 func (pl *Gang) plan(ctx context.Context,
 	a *gangstate.Attempt) (result *planner.Plan, rivals []hold.Holder, err error) {
 	p := pl.ready()
@@ -267,8 +265,8 @@ func (pl *Gang) plan(ctx context.Context,
 	if found {
 		return result, nil, nil // a member that lost its place finds out
 	}
-	for _, group := range outranked {
-		rivals = append(rivals, pl.gangs.Holder(group))
+	for i := range outranked {
+		rivals = outranked[:i+1]
 		other, err := p.Plan(ctx, a, rivals)
 		if err != nil {
 			return nil, nil, err
@@ -277,32 +275,16 @@ func (pl *Gang) plan(ctx context.Context,
 			return other, rivals, nil
 		}
 	}
-	elsewhere := slices.DeleteFunc(pl.gangs.PartialHolders(a.Priority()), func(holder hold.Holder) bool {
-		return holder.Profile == pl.fw.ProfileName() || pl.turns.CompareQueues(pl.gangs.Holder(a.Group), holder) > 0
-	})
-	if len(elsewhere) == 0 {
-		return result, nil, nil
-	}
-	rivals = append(rivals, elsewhere...)
-	other, err := p.Plan(ctx, a, rivals)
-	if err != nil || !complete(a, other) {
-		return result, nil, err
-	}
-	return other, rivals, nil
+	return result, nil, nil
 }
 
-// outranked lists the groups of this profile that hold capacity without being complete and come after that of an
+// outranked lists the groups of all profiles that hold capacity without being complete and come after that of an
 // attempt, by the priorities of their queues and then by rank, the last first.
-func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
+func (pl *Gang) outranked(a *gangstate.Attempt) []hold.Holder {
 	if pl.holds.Empty() {
 		return nil
 	}
-	var partial []turns.Rank
-	pl.gangs.WithGangs(func(s *gangstate.Gangs) { partial = s.PartialHolders() })
-	queues := func(one, other string) int {
-		return pl.turns.CompareQueues(pl.gangs.Holder(one), pl.gangs.Holder(other))
-	}
-	return a.Outranks(partial, queues)
+	return a.Outranks(pl.gangs.Holder(a.Group), pl.gangs.PartialHolders(), pl.turns.CompareQueues)
 }
 
 func everyWhy(a *gangstate.Attempt, message string) map[gangspec.Key]string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -108,14 +107,18 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 
 // incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
 // those of lower priority in its queue, and those of which a round says so.
-func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extensionpoints.Round) []hold.Holder {
-	lower := pl.Gangs.PartialHolders(d.gang.Priority)
-	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32), func(holder hold.Holder) bool {
-		return holder == own || (!slices.Contains(lower, holder) || pl.inAnotherQueue(holder, d, rounds())) &&
-			!slices.ContainsFunc(rounds(), func(round extensionpoints.Round) bool {
-				return round.MakesWay != nil && round.MakesWay(holder)
-			})
-	})
+func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder,
+	rounds func() []extensionpoints.Round) (holders []hold.Holder) {
+	for holder, rank := range pl.Gangs.PartialHolders() {
+		lower := rank.Priority < d.gang.Priority && !pl.inAnotherQueue(holder, d, rounds())
+		if holder != own && (lower || slices.ContainsFunc(rounds(), func(round extensionpoints.Round) bool {
+			return round.MakesWay != nil && round.MakesWay(holder)
+		})) {
+			holders = append(holders, holder)
+		}
+	}
+	slices.SortFunc(holders, hold.Holder.Compare)
+	return holders
 }
 
 // inAnotherQueue reports whether places are held for pods of another queue than a preemptor's. They do not make way:

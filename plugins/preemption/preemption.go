@@ -34,6 +34,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -120,9 +121,9 @@ type Gangs interface {
 	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
 	// Placing reports whether a holder is a group that only waits for capacity.
 	Placing(holder hold.Holder) bool
-	// PartialHolders lists the holders below a priority, in all profiles, that hold capacity without being complete; Yield
+	// PartialHolders returns the ranks of the groups, of all profiles, that hold capacity without being complete; Yield
 	// makes holders release it.
-	PartialHolders(below int32) []hold.Holder
+	PartialHolders() map[hold.Holder]turns.Rank
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool

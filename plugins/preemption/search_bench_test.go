@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -37,11 +38,11 @@ func (k known) IsEvictedAlone(pod *v1.Pod) bool {
 	return !member
 }
 
-func (k known) PartialHolders(int32) []hold.Holder   { return nil }
-func (k known) Yield(context.Context, []hold.Holder) {}
-func (k known) Placing(hold.Holder) bool             { return true }
-func (k known) Synced() bool                         { return true }
-func (k known) Recall(*v1.Pod)                       {}
+func (k known) PartialHolders() map[hold.Holder]turns.Rank { return nil }
+func (k known) Yield(context.Context, []hold.Holder)       {}
+func (k known) Placing(hold.Holder) bool                   { return true }
+func (k known) Synced() bool                               { return true }
+func (k known) Recall(*v1.Pod)                             {}
 func (k known) Wants(*v1.Pod) (gangstate.PlacementRequest, bool) {
 	return gangstate.PlacementRequest{}, false
 }

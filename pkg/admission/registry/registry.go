@@ -9,7 +9,6 @@ package registry
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -265,20 +264,17 @@ func (r *Registry) Placing(holder hold.Holder) (placing bool) {
 	return placing
 }
 
-// PartialHolders lists the holders below a priority, in all profiles, that hold capacity without being complete.
-func (r *Registry) PartialHolders(below int32) []hold.Holder {
-	var holders []hold.Holder
+// PartialHolders returns the ranks of the groups, of all profiles, that hold capacity without being complete.
+func (r *Registry) PartialHolders() map[hold.Holder]turns.Rank {
+	ranks := map[hold.Holder]turns.Rank{}
 	for _, p := range r.all() {
 		p.WithGangs(func(s *gangstate.Gangs) {
 			for _, rank := range s.PartialHolders() {
-				if rank.Priority < below {
-					holders = append(holders, p.Holder(rank.Name))
-				}
+				ranks[p.Holder(rank.Name)] = rank
 			}
 		})
 	}
-	slices.SortFunc(holders, hold.Holder.Compare)
-	return holders
+	return ranks
 }
 
 // Yield makes holders, of any profile, give back what they hold without being complete.

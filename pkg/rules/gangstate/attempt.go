@@ -70,19 +70,22 @@ func (a *Attempt) Members() int {
 	return n
 }
 
-// Outranks returns the names of those of some groups that come after that of the attempt, the last first: by queues,
-// which compares the queues of two groups, and then by rank. Its own group may have another rank by now.
-func (a *Attempt) Outranks(groups []turns.Rank, queues func(a, b string) int) (names []string) {
-	after := slices.DeleteFunc(slices.Clone(groups), func(rank turns.Rank) bool {
-		return rank.Name == a.Group || cmp.Or(queues(a.Group, rank.Name), a.Rank.Compare(rank)) > 0
-	})
-	slices.SortFunc(after, func(one, other turns.Rank) int {
-		return cmp.Or(queues(other.Name, one.Name), other.Compare(one))
-	})
-	for _, rank := range after {
-		names = append(names, rank.Name)
+// Outranks returns those of some groups that come after that of the attempt, which is own, the last first. They are
+// ordered by: 1. queues, which compares the queues of two groups; 2. rank; 3. profile.
+func (a *Attempt) Outranks(own hold.Holder, groups map[hold.Holder]turns.Rank,
+	queues func(a, b hold.Holder) int) (after []hold.Holder) {
+	ranks := maps.Clone(groups)
+	ranks[own] = a.Rank // the group may have another one by now
+	compare := func(one, other hold.Holder) int {
+		return cmp.Or(queues(one, other), ranks[one].Compare(ranks[other]), one.Compare(other))
 	}
-	return names
+	for holder := range groups {
+		if compare(own, holder) < 0 {
+			after = append(after, holder)
+		}
+	}
+	slices.SortFunc(after, func(one, other hold.Holder) int { return compare(other, one) })
+	return after
 }
 
 // Shared returns the topology that has to have all gangs in one domain together; empty for none.

@@ -1,12 +1,16 @@
 package gangstate
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // told is a visit in the terms of a test.
@@ -192,26 +196,56 @@ func TestRivals(t *testing.T) {
 	c.add(podsNamed("me", 2, of("me"), needs(2), aged(90*time.Minute))...)
 	c.retry()
 	v := c.s.BeginCycle(c.pods["me1"])
+	alike := v.Attempt.Rank
 	for sentence, queues := range map[string]struct {
-		of   map[string]int // the place of a group's queue, the first to be served the lowest
-		want []string
+		of    map[string]int             // the place of a group's queue, the first to be served the lowest
+		there map[hold.Holder]turns.Rank // of other profiles
+		want  []string
 	}{
-		"in one queue the last in rank goes first":       {want: []string{"a/young", "a/old"}},
-		"a queue that is served later goes first":        {of: map[string]int{"a/old": 1}, want: []string{"a/old", "a/young"}},
-		"rank does not help in such a queue":             {of: map[string]int{"a/urgent": 2, "a/older": 1}, want: []string{"a/urgent", "a/older", "a/young", "a/old"}},
-		"nor does it hurt in one that is served earlier": {of: map[string]int{"a/young": -1}, want: []string{"a/old"}},
+		"in one queue the last in rank goes first":       {want: []string{"m/a/young", "m/a/old"}},
+		"a queue that is served later goes first":        {of: map[string]int{"a/old": 1}, want: []string{"m/a/old", "m/a/young"}},
+		"rank does not help in such a queue":             {of: map[string]int{"a/urgent": 2, "a/older": 1}, want: []string{"m/a/urgent", "m/a/older", "m/a/young", "m/a/old"}},
+		"nor does it hurt in one that is served earlier": {of: map[string]int{"a/young": -1}, want: []string{"m/a/old"}},
+		"other profiles are ordered with this one": {
+			there: map[hold.Holder]turns.Rank{
+				{Profile: "l", Group: "a/b"}: {Created: alike.Created.Add(time.Minute)}, {Profile: "l", Group: "a/c"}: {Created: alike.Created.Add(-time.Minute)},
+			},
+			want: []string{"m/a/young", "m/a/old", "l/a/b"},
+		},
+		"profiles decide between those that are alike": {
+			there: map[hold.Holder]turns.Rank{{Profile: "l", Group: "a/me"}: alike, {Profile: "n", Group: "a/me"}: alike},
+			want:  []string{"m/a/young", "m/a/old", "n/a/me"},
+		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			order := func(a, b string) int { return queues.of[a] - queues.of[b] }
-			if diff := cmp.Diff(queues.want, v.Attempt.Outranks(c.s.PartialHolders(), order)); diff != "" {
+			groups := map[hold.Holder]turns.Rank{}
+			maps.Copy(groups, queues.there)
+			for _, rank := range c.s.PartialHolders() {
+				groups[hold.Holder{Profile: "m", Group: rank.Name}] = rank
+			}
+			order := func(a, b hold.Holder) int { return queues.of[a.Group] - queues.of[b.Group] }
+			var got []string
+			for _, holder := range v.Attempt.Outranks(hold.Holder{Profile: "m", Group: v.Attempt.Group}, groups, order) {
+				got = append(got, holder.String())
+			}
+			if diff := cmp.Diff(queues.want, got); diff != "" {
 				t.Errorf("those it outranks, the last first (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// sameQueue compares the queues of two groups where all are in one.
-func sameQueue(_, _ string) int { return 0 }
+// outranked returns the groups that an attempt outranks where there is one profile, and one queue.
+func outranked(s *Gangs, a *Attempt) (names []string) {
+	groups := map[hold.Holder]turns.Rank{}
+	for _, rank := range s.PartialHolders() {
+		groups[hold.Holder{Group: rank.Name}] = rank
+	}
+	for _, holder := range a.Outranks(hold.Holder{Group: a.Group}, groups, func(_, _ hold.Holder) int { return 0 }) {
+		names = append(names, holder.Group)
+	}
+	return names
+}
 
 func TestClosed(t *testing.T) {
 	tellStories(t, map[string]story{

@@ -94,7 +94,7 @@ func (c *chaos) plan(all bool) {
 	var yield []string
 	if !all {
 		o.Complete = o.Complete || c.pick(8) == 1 // planners err
-		if rivals := a.Outranks(c.s.PartialHolders(), sameQueue); o.Complete && len(rivals) > 0 {
+		if rivals := outranked(c.s, a); o.Complete && len(rivals) > 0 {
 			yield = rivals[:c.pick(len(rivals)+1)]
 		}
 		o.Cost = oneOf(c, 0, 100*time.Millisecond)

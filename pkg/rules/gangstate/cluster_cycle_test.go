@@ -197,7 +197,7 @@ func (c *cluster) plan(a *Attempt) ([]string, Outcome) {
 			return nil, better
 		}
 	}
-	rivals := a.Outranks(c.s.PartialHolders(), sameQueue)
+	rivals := outranked(c.s, a)
 	for n := 1; n <= len(rivals); n++ {
 		if better := c.try(a, rivals[:n]); better.Complete {
 			return rivals[:n], better

@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// PartialHolders returns the ranks of the groups that hold capacity without being complete, the last first: NonStrict
+// PartialHolders returns the ranks of the groups that hold capacity without being complete, in no order: NonStrict
 // groups may starve each other. The name of a rank is that of the group.
 func (s *Gangs) PartialHolders() (ranks []turns.Rank) {
 	for grp := range s.timed {
@@ -14,7 +14,6 @@ func (s *Gangs) PartialHolders() (ranks []turns.Rank) {
 			ranks = append(ranks, grp.rankOf())
 		}
 	}
-	slices.SortFunc(ranks, func(a, b turns.Rank) int { return b.Compare(a) })
 	return ranks
 }
 
