@@ -5,12 +5,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // TestGangOfOneThatCaresAboutPods: the pod that it waits for causes a retry.
@@ -86,4 +92,58 @@ func (s *stage) retried(t *testing.T, pods []*v1.Pod) (tried int) {
 		s.cycle(t, pods[i])
 		tried++
 	}
+}
+
+// TestLastOfAGroup: what a GangGroup still lacks is planned with the group, also if that is one member of a gang of
+// one.
+func TestLastOfAGroup(t *testing.T) {
+	nodes := makeNodes(2, 2)
+	gangs := func(gpus int, change func(*st.PodWrapper)) (a, b []*v1.Pod) {
+		named := func(name string, gpus int) []*v1.Pod {
+			return makeMembers(name, 1, gpus, func(_ int, pod *st.PodWrapper) {
+				pod.Annotation(v1alpha1.GroupsAnnotation, `["default/a","default/b"]`)
+				change(pod)
+			})
+		}
+		return named("a", 4), named("b", gpus)
+	}
+	for sentence, c := range map[string]struct {
+		left int // GPUs beside the other gang in its rack
+		want map[types.UID]string
+	}{
+		"it goes to the rack of the others": {left: 4, want: map[types.UID]string{"b-0000": nodes[0].Name}},
+		"or nowhere":                        {want: map[types.UID]string{}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			a, b := gangs(4, func(pod *st.PodWrapper) {
+				pod.Annotation(v1alpha1.RequiredTopologyAnnotation, rack)
+				pod.Annotation(v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologyScopeGroup)
+			})
+			a[0] = sample.Bound(a[0], nodes[0].Name)
+			s := newStage(t, nodes, append(fill(nodes[:1], 4+c.left), a[0])...)
+			s.open()
+			s.see(a...)
+			at, _ := s.run(t, b)
+			if diff := cmp.Diff(c.want, at); diff != "" {
+				t.Errorf("held (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("another gang gives up its place for it", func(t *testing.T) {
+		filler := fill(nodes, 4)
+		filler[0] = fill(nodes[:1], 0)[0]
+		s := newStage(t, nodes, filler...)
+		a, b := gangs(8, func(pod *st.PodWrapper) { pod.Annotation(v1alpha1.ModeAnnotation, v1alpha1.ModeNonStrict) })
+		pods := append(a, b...)
+		if at, _ := s.run(t, pods); len(at) > 0 || s.holds.Count(hold.Plan) != 1 {
+			t.Fatalf("on %v, %d places held; want that of one", at, s.holds.Count(hold.Plan))
+		}
+		for _, pod := range filler {
+			must.Succeed(t, s.scheduler.Cache.RemovePod(klog.FromContext(s.ctx), pod))
+		}
+		must.Succeed(t, s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), fill(nodes[:1], 4)[0]))
+		if at, _ := s.run(t, pods); len(at) != len(pods) {
+			t.Errorf("held on %v, want both", at)
+		}
+	})
 }

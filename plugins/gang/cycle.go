@@ -108,20 +108,14 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	return nil, nil
 }
 
-// onlyNeed returns the only gang of an attempt that has not started, if it needs no plan: one pod is all there is to
-// place, and no other member waits for it. It is scheduled as kube-scheduler schedules any pod.
-func onlyNeed(a *gangstate.Attempt) (only *gangstate.Need) {
-	for i := range a.Gangs {
-		need := &a.Gangs[i]
-		if need.Min == 0 {
-			continue // it runs already
-		}
-		if only != nil || need.Min > 1 || len(need.Pending) != 1 || len(need.Placed) > 0 || len(need.Floor) > 0 {
-			return nil
-		}
-		only = need
+// onlyNeed returns the gang of an attempt that needs no plan: it is the only one of its group, and one pod is all there
+// is to place. It is scheduled as kube-scheduler schedules any pod.
+func onlyNeed(a *gangstate.Attempt) *gangstate.Need {
+	need := &a.Gangs[0]
+	if len(a.Gangs) > 1 || need.Min != 1 || len(need.Pending) != 1 || len(need.Placed) > 0 || len(need.Floor) > 0 {
+		return nil
 	}
-	return only
+	return need
 }
 
 // lead plans a group and stores the plan. It returns the leader's own node.
