@@ -102,14 +102,23 @@ func (d *Dispatcher) admit(job string) (pod *v1.Pod, giveBack []hold.Holder) {
 	return d.countedPod(types.UID(admitted.Pod)), giveBack
 }
 
-// Within returns those of some pods of a gang, in order, which could be placed without a queue exceeding its ceiling.
-func (d *Dispatcher) Within(pods []*v1.Pod) []*v1.Pod {
+// Within returns those of some pods of a group, in order, which could be placed together without a queue exceeding its
+// ceiling: all of them if a Reservation holds what they ask for.
+func (d *Dispatcher) Within(group hold.Holder, pods []*v1.Pod) []*v1.Pod {
+	within := d.within(group, pods)
+	if len(within) < len(pods) && d.covered(pods[0], pods) {
+		return pods
+	}
+	return within
+}
+
+func (d *Dispatcher) within(group hold.Holder, pods []*v1.Pod) []*v1.Pod {
 	defer d.lock()()
 	uids := make([]string, len(pods))
 	for i, pod := range pods {
 		uids[i] = string(pod.UID)
 	}
-	within := sets.New(d.book.Within(uids)...)
+	within := sets.New(d.book.Within(group.String(), uids)...)
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !within.Has(string(pod.UID)) })
 }
 

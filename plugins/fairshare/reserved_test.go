@@ -98,6 +98,26 @@ func TestClaimsAreNotHeld(t *testing.T) {
 	}
 }
 
+// TestHeldPodsAreWithin: pods for which all is held keep the ceilings, and one more of their group does not.
+func TestHeldPodsAreWithin(t *testing.T) {
+	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a", Capability: gpus(4)})
+	d.usage.StartHeld()
+	d.SetReserved(covers{"p": "held-1", "q": "held-2"})
+	p, q, more := pod("p", "a", 2, ""), pod("q", "a", 2, ""), pod("r", "a", 2, "")
+	d.know(p, q, more)
+	for _, one := range []*v1.Pod{p, q, more} {
+		d.podSeen(one)
+	}
+	d.Charge("held-1", pod("r", "a", 2, ""), "all", left(2))
+	d.Charge("held-2", pod("r", "a", 2, ""), "all", left(2))
+	group := hold.Holder{Profile: profile, Group: "default/train"}
+	for want, pods := range map[int][]*v1.Pod{2: {p, q}, 0: {p, q, more}} {
+		if got := d.Within(group, pods); len(got) != want {
+			t.Errorf("%d of %d pods are within the ceiling, want %d", len(got), len(pods), want)
+		}
+	}
+}
+
 // TestClosedQueueAdmitsNoOwners: an owner of what is held waits until its queue is open, and is called then. What comes
 // in place of a pod that was moved does not wait.
 func TestClosedQueueAdmitsNoOwners(t *testing.T) {

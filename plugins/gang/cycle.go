@@ -161,40 +161,61 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	if result.Hopeless {
 		pl.turns.Hopeless(leaderOf(a))
 	}
-	planner.WriteAttempt(state, a.Without(accepted))
+	planner.WriteAttempt(state, pl.mayEvictFor(a.Without(accepted)))
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
 }
 
-// withinCeilings returns the members that a plan for a NonStrict group places without a queue exceeding its ceiling,
-// and whether these are all. The queues let in such a group if there is room for one member.
-func (pl *Gang) withinCeilings(a *gangstate.Attempt, result *planner.Plan) (within []*v1.Pod, all bool) {
-	if a.Strict || len(result.Nodes) == 0 {
-		return nil, true
+// withinCeilings returns those of some members of an attempt that could be placed without a queue exceeding its
+// ceiling, and whether these are all. No ceiling keeps a group of which a part of the minimum runs.
+func (pl *Gang) withinCeilings(a *gangstate.Attempt, members []*v1.Pod) (within []*v1.Pod, all bool) {
+	if a.Rank.Begun {
+		return members, true
 	}
-	placed := slices.DeleteFunc(a.Pending(), func(pod *v1.Pod) bool { return result.Nodes[pod.UID] == "" })
-	within = pl.turns.Within(placed)
-	return within, len(within) == len(placed)
+	within = pl.turns.Within(pl.gangs.Holder(a.Group), members)
+	return within, len(within) == len(members)
 }
 
-// keepCeilings takes members out of a plan that their queues have no room for below a ceiling. What is left is held.
+// placedMembers returns the members of an attempt that a plan places.
+func placedMembers(a *gangstate.Attempt, result *planner.Plan) []*v1.Pod {
+	return slices.DeleteFunc(a.Pending(), func(pod *v1.Pod) bool { return result.Nodes[pod.UID] == "" })
+}
+
+// keepCeilings takes members out of a plan that their queues have no room for below a ceiling. Such a plan is not
+// complete, and what is left of it is held for a NonStrict group. The queues let in a NonStrict group if there is room
+// for one member, and a Strict one with the first members of its minimum; the plan may place others.
 func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
-	within, all := pl.withinCeilings(a, result)
+	within, all := pl.withinCeilings(a, placedMembers(a, result))
 	if all {
 		return
 	}
 	nodes := map[types.UID]string{}
 	for _, pod := range within {
-		nodes[pod.UID] = result.Nodes[pod.UID]
+		if !a.Strict {
+			nodes[pod.UID] = result.Nodes[pod.UID]
+		}
 	}
 	result.Nodes = nodes
 	if result.Complete {
 		result.Complete, result.Why = false, map[gangspec.Key]string{}
 		for _, need := range a.Gangs {
 			if need.Min > 0 {
-				result.Why[need.Key] = fmt.Sprintf("gang %q: there is room for more members than the ceilings of their queues allow", need.Key)
+				result.Why[need.Key] = fmt.Sprintf("gang %q: the members that fit would exceed the ceilings of their queues",
+					need.Key)
 			}
 		}
 	}
+}
+
+// mayEvictFor returns the part of an attempt that pods may be evicted for: of a Strict group only the members that its
+// queues let in, unless there is room for all below their ceilings.
+func (pl *Gang) mayEvictFor(a *gangstate.Attempt) *gangstate.Attempt {
+	if !a.Strict {
+		return a
+	}
+	if _, all := pl.withinCeilings(a, a.Pending()); all {
+		return a
+	}
+	return a.OnlyMinimum()
 }
 
 // keepNominations takes out of an incomplete plan what would undo the room that is being made for pending members. If
@@ -238,7 +259,7 @@ func (pl *Gang) plan(ctx context.Context,
 		return result, nil, nil
 	}
 	complete := func(a *gangstate.Attempt, other *planner.Plan) bool {
-		_, all := pl.withinCeilings(a, other)
+		_, all := pl.withinCeilings(a, placedMembers(a, other))
 		return other.Complete && all
 	}
 	outranked := pl.outranked(a)

@@ -68,13 +68,27 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 }
 
 // queue keeps all gangs waiting for what it is told; at first for nothing.
-type queue struct{ wait, limit atomic.Pointer[queueing.Wait] }
+type queue struct {
+	wait, limit atomic.Pointer[queueing.Wait]
+	// ceiling is how many GPUs members may have together; 0 for any number.
+	ceiling int64
+}
 
 func (q *queue) ReportedWait(*v1.Pod) queueing.Wait { return ptr.Deref(q.wait.Load(), queueing.Wait{}) }
 func (q *queue) Limits([]*v1.Pod) queueing.Wait     { return ptr.Deref(q.limit.Load(), queueing.Wait{}) }
-func (*queue) Within(members []*v1.Pod) []*v1.Pod   { return members }
 func (*queue) Hopeless(*v1.Pod)                     {}
 func (*queue) CompareQueues(_, _ hold.Holder) int   { return 0 }
+
+func (q *queue) Within(_ hold.Holder, members []*v1.Pod) (within []*v1.Pod) {
+	used := int64(0)
+	for _, pod := range members {
+		asks := ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request[gpu]
+		if q.ceiling == 0 || used+asks <= q.ceiling {
+			used, within = used+asks, append(within, pod)
+		}
+	}
+	return within
+}
 
 // noReservations knows of no pod that waits for a Reservation.
 type noReservations struct{}

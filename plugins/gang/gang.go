@@ -122,8 +122,9 @@ type Turns interface {
 	// Limits returns why members of a gang that does not fit could not be placed on more nodes either; nothing if they
 	// could.
 	Limits(members []*v1.Pod) queueing.Wait
-	// Within returns those of some members, in order, which could be placed without a queue exceeding its ceiling.
-	Within(members []*v1.Pod) []*v1.Pod
+	// Within returns those of some members of a group, in order, which could be placed together without a queue exceeding
+	// its ceiling.
+	Within(group hold.Holder, members []*v1.Pod) []*v1.Pod
 	// CompareQueues orders two groups by the priorities of their queues; 0 if these are alike, or there are none.
 	CompareQueues(a, b hold.Holder) int
 	// Hopeless is called for a pod whose job would not fit into an empty cluster: others need not wait for it.

@@ -9,13 +9,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -211,6 +214,52 @@ func TestLeaderAndFollowers(t *testing.T) {
 	}
 	if _, status := s.SignPod(s.ctx, members[0]); status.IsSuccess() {
 		t.Error("members are batched, whatever their plan says")
+	}
+}
+
+// TestCeilings: a gang of which other members fit than its queue has let in keeps the ceiling. Pods are evicted only
+// for those that the queue has let in.
+func TestCeilings(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		ceiling int64
+		begun   bool // one runs
+		planned int
+		evicts  string // for whom pods may be evicted
+	}{
+		"the others are below it":     {ceiling: 24, planned: 3},
+		"they are above it":           {ceiling: 16, evicts: "train-0000 train-0001 train-0002"},
+		"there is none":               {planned: 3},
+		"a part of the minimum runs":  {ceiling: 8, begun: true, planned: 2},
+		"it keeps out what is let in": {ceiling: 7, evicts: "train-0000 train-0001 train-0002"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, makeNodes(3, 1))
+			s.queue.ceiling = c.ceiling
+			members := makeMembers("train", 4, 8, func(i int, pod *st.PodWrapper) {
+				if pod.Annotation(v1alpha1.MinAvailableAnnotation, "3"); i == 0 {
+					pod.Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).NodeSelector(map[string]string{"no": "node"})
+				}
+			})
+			if c.begun { // its release was interrupted
+				members[3] = sample.Bound(members[3], "node-0002")
+				members[3].Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+				must.Succeed(t, s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), members[3]))
+				s.scheduler.Look(t)
+			}
+			s.open()
+			s.see(members...)
+			state := framework.NewCycleState()
+			s.PreFilter(s.ctx, state, members[0], nil)
+			var evicts []string
+			if a := planner.AttemptOf(state); a != nil {
+				for _, pod := range a.Pending() {
+					evicts = append(evicts, pod.Name)
+				}
+			}
+			if n := s.holds.Count(hold.Plan); n != c.planned || strings.Join(evicts, " ") != c.evicts {
+				t.Errorf("%d places held, want %d; pods may be evicted for %v, want %q", n, c.planned, evicts, c.evicts)
+			}
+		})
 	}
 }
 

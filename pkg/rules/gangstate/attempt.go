@@ -145,6 +145,18 @@ func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
 	return &left
 }
 
+// OnlyMinimum returns the attempt without the members that its gangs need not have: those that follow the minimum in
+// order.
+func (a *Attempt) OnlyMinimum() *Attempt {
+	least := *a
+	least.Gangs = slices.Clone(a.Gangs)
+	for i := range least.Gangs {
+		need := &least.Gangs[i]
+		need.Pending = firstMembers(need.Pending, need.Min, need.MinByRole)
+	}
+	return &least
+}
+
 // Need is one gang of an attempt.
 type Need struct {
 	Key  gangspec.Key

@@ -1,6 +1,7 @@
 package gangstate
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -72,10 +73,14 @@ func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
 	return i >= 0, i >= 0 && i < g.lost()
 }
 
-// minimumPods returns the pods that reach the minimum: of each role those that are missing, then the next
-// ones in order.
+// minimumPods returns those of some pods that reach the minimum.
 func (g *gang) minimumPods(pods []*v1.Pod) []*v1.Pod {
-	missing := g.have().Lacks(&g.spec)
+	return firstMembers(pods, g.short(), g.have().Lacks(&g.spec))
+}
+
+// firstMembers returns n of some pods, in order: of each role those that are missing, then the next ones.
+func firstMembers(pods []*v1.Pod, n int, byRole map[string]int) []*v1.Pod {
+	missing := maps.Clone(byRole)
 	var least, others []*v1.Pod
 	for _, pod := range pods {
 		if role := pod.Labels[v1alpha1.RoleLabel]; missing[role] > 0 {
@@ -85,5 +90,5 @@ func (g *gang) minimumPods(pods []*v1.Pod) []*v1.Pod {
 			others = append(others, pod)
 		}
 	}
-	return append(least, others[:max(0, min(g.short()-len(least), len(others)))]...)
+	return append(least, others[:max(0, min(n-len(least), len(others)))]...)
 }
