@@ -5,7 +5,7 @@ set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 failed=()
-for name in files gofmt comments notes links shell mod imports generated docs vet errorlint logcheck staticcheck; do
+for name in files gofmt lines notes links shell mod imports generated docs vet errorlint logcheck staticcheck; do
   "./verify-$name.sh" || failed+=("$name")
 done
 if ((${#failed[@]} > 0)); then

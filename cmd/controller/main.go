@@ -104,23 +104,33 @@ func newCommand() *cobra.Command {
 		"Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups and of Reservations that are worked on at a time.")
 	flags.BoolVar(&o.gangsByOwner, "gangs-by-owner", true,
-		"Make the PodGroups of Jobs, JobSets and LeaderWorkerSets whose pods ask for it by the annotation scheduling.lockstep.dev/gang. Pods are watched for that. If false, such pods wait until their PodGroup is made by other means.")
+		"Make the PodGroups of Jobs, JobSets and LeaderWorkerSets whose pods ask for it by the annotation "+
+			"scheduling.lockstep.dev/gang. Pods are watched for that. If false, "+
+			"such pods wait until their PodGroup is made by other means.")
 	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"},
 		"Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
 	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"},
-		"Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
+		"Schedulers that use queues: the profiles with the plugin FairShare. "+
+			"Only their pods are counted in the status of Queues.")
 	flags.StringSliceVar(&o.nativeSchedulerNames, "native-scheduler-names", []string{"lockstep-scheduler"},
-		"Schedulers whose native PodGroups (scheduling.k8s.io) get their status here, and count as gangs in the status of Queues: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
+		"Schedulers whose native PodGroups (scheduling.k8s.io) get their status here, and count as gangs in the status of "+
+			"Queues: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for "+
+			"none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
 	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
-		"The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
+		"The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which "+
+			"schedulers use queues, by which policies, and what pools of nodes there are; "+
+			"--queue-policies and --queue-scheduler-names may not be given then.")
 	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour,
 		"How long Reservations are kept that have succeeded or failed; then they are deleted. 0 keeps them.")
 	flags.DurationVar(&o.keepPlans, "plan-keep-ended", 24*time.Hour,
-		"How long DefragmentationPlans are kept that have succeeded or failed, with their PodMigrations; then they are deleted. 0 keeps them.")
+		"How long DefragmentationPlans are kept that have succeeded or failed, with their PodMigrations; "+
+			"then they are deleted. 0 keeps them.")
 	flags.BoolVar(&o.markNodes, "reservation-mark-nodes", false,
-		"Mark nodes on which Reservations hold something, so that cluster-autoscaler and Karpenter do not remove them. Needs the role in manifests/rbac/node-marks.yaml. If false, marks from before are removed.")
+		"Mark nodes on which Reservations hold something, so that cluster-autoscaler and Karpenter do not remove them. "+
+			"Needs the role in manifests/rbac/node-marks.yaml. If false, marks from before are removed.")
 	flags.StringVar(&o.pageAddress, "page-bind-address", "",
-		"Address that serves a web page of gangs, queues and nodes over HTTPS, whose data are for whoever the API server lets get /overview. Without, there is none.")
+		"Address that serves a web page of gangs, queues and nodes over HTTPS, "+
+			"whose data are for whoever the API server lets get /overview. Without, there is none.")
 	flags.StringVar(&o.pageCertDir, "page-cert-dir", "",
 		"Folder with the tls.crt and tls.key of the page. Without, it makes its own.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))

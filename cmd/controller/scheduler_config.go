@@ -44,7 +44,9 @@ func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, e
 			return flags, fmt.Errorf("reading the scheduler's configuration %s: %w", o.schedulerConfig, err)
 		}
 		said.SchedulerNames = append(said.SchedulerNames, profile.SchedulerName)
-		said.Pools, said.DeviceClasses, said.EvictedHold, said.Policies = args.Pools, args.DeviceClasses, args.EvictedHold.Duration, nil // all profiles say the same, or the scheduler does not start
+		// All profiles say the same, or the scheduler does not start.
+		said.Pools, said.DeviceClasses = args.Pools, args.DeviceClasses
+		said.EvictedHold, said.Policies = args.EvictedHold.Duration, nil
 		for _, policy := range []lockstepconfig.PolicyName{lockstepconfig.PolicyProportion, lockstepconfig.PolicyCapacity} {
 			if lockstepconfig.HasPolicy(args.Tiers, policy) {
 				said.Policies = append(said.Policies, string(policy))

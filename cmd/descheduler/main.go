@@ -29,10 +29,12 @@ func main() { os.Exit(cli.Run(newCommand())) }
 func newCommand() *cobra.Command {
 	cmd := app.NewDeschedulerCommand(os.Stdout)
 	cmd.Use, cmd.Short = "lockstep-descheduler", "The descheduler, with a plugin that joins fragments for gangs that wait"
-	cmd.Long = "lockstep-descheduler is the descheduler of Kubernetes SIGs with Lockstep's plugin Defragmentation beside its own.\nIt takes all flags and policies of the descheduler."
+	cmd.Long = "lockstep-descheduler is the descheduler of Kubernetes SIGs with Lockstep's plugin Defragmentation " +
+		"beside its own.\nIt takes all flags and policies of the descheduler."
 	var schedulerConfig string
 	cmd.Flags().StringVar(&schedulerConfig, "scheduler-config", "",
-		"The configuration of lockstep-scheduler, for Defragmentation where its arguments name none. Default: the one that lockstep-scheduler has without --config.")
+		"The configuration of lockstep-scheduler, for Defragmentation where its arguments name none. Default: "+
+			"the one that lockstep-scheduler has without --config.")
 	register, run := cmd.PreRunE, cmd.RunE
 	var failed error
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

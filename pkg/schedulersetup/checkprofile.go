@@ -66,7 +66,8 @@ func check(profile framework.Framework) field.ErrorList {
 
 // misplaced returns the error that a plugin comes before Gang.
 func misplaced(plugins *field.Path, point, name string) *field.Error {
-	return field.Invalid(plugins.Child(point), name, gang.Name+" has to come before it: write "+enabling(point, gang.Name, name))
+	return field.Invalid(plugins.Child(point), name,
+		gang.Name+" has to come before it: write "+enabling(point, gang.Name, name))
 }
 
 // enabling returns the line of a profile's plugins that enables some at an extension point, in this order.

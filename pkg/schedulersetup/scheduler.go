@@ -80,7 +80,8 @@ type Set struct {
 // NewSet makes the plugins of a process, which all its profiles share.
 func NewSet() *Set {
 	slots, holds, order, leading := binder.NewSlots(), ledger.New(), positions.New(), make(chan struct{})
-	underway, events, watched, statuses := evictions.NewActivePreemptions(), cacheevents.New(), watches.New(), status.New(leading)
+	underway, events := evictions.NewActivePreemptions(), cacheevents.New()
+	watched, statuses := watches.New(), status.New(leading)
 	gangs := registry.New(holds, underway.Victims, watched)
 	reserve, decided := reservepods.NewStore(), decisions.New()
 	queues := fairshare.NewDispatcher(gangs, holds, underway.Victims, leading, statuses, watched)
@@ -321,7 +322,9 @@ func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api startup
 	defer cancel()
 	gangs := s.gangs.AwaitOpen(soon)
 	if queues := s.queues.Open(soon); (!gangs || !queues) && ctx.Err() == nil {
-		klog.FromContext(ctx).Info("Gangs or queues are still being read; pods that wait for neither are scheduled before the others", "gangs", gangs, "queues", queues, "waited", openWithin)
+		klog.FromContext(ctx).Info("Gangs or queues are still being read; "+
+			"pods that wait for neither are scheduled before the others",
+			"gangs", gangs, "queues", queues, "waited", openWithin)
 	}
 	close(s.leading)
 }

@@ -49,8 +49,8 @@ func (r *round) planEmptying(ctx context.Context, plan *v1alpha1.Defragmentation
 		p.units = units
 		on := p.byNode()
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
-			cleared, err := defrag.EmptyUnits(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, units, goal.Resource),
-				MaxUnits: len(units)})
+			cleared, err := defrag.EmptyUnits(p.Problem, defrag.Clearing{Units: units,
+				Targets: r.targets(p, units, goal.Resource), MaxUnits: len(units)})
 			if err != nil {
 				return nil, "", err
 			}
@@ -208,7 +208,8 @@ func (p *problem) keepPods(which func(pod int) bool) {
 
 // staying returns the pods on some nodes that would have to be moved, and may not be, each with why. Pods of DaemonSets
 // and of the kubelet stay, as when a node is drained; with a resource, so do pods that do not ask for it.
-func (r *round) staying(d *demand, p *problem, may map[types.UID]bool, unit []int, name v1.ResourceName) (stays []string) {
+func (r *round) staying(d *demand, p *problem, may map[types.UID]bool, unit []int,
+	name v1.ResourceName) (stays []string) {
 	for _, node := range unit {
 		for _, info := range p.simulation.Node(node).GetPods() {
 			pod := info.GetPod()

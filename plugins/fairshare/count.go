@@ -57,7 +57,8 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) {
 	}
 	d.naming.Move(pod.UID, nameOf(before.Object), nameOf(pod))
 	at, has := d.place(pod), d.nodeOf(pod)
-	d.usage.Count(pod, usage.Place{Node: cmp.Or(has, at.Node), Runs: has != "", Promised: at.Nominated(), Held: at.Planned}, job)
+	d.usage.Count(pod, usage.Place{Node: cmp.Or(has, at.Node), Runs: has != "",
+		Promised: at.Nominated(), Held: at.Planned}, job)
 }
 
 // nameOf returns the name of the gang that a pod names; empty for none, or no pod.

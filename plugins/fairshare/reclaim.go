@@ -28,7 +28,8 @@ var _ extensionpoints.VictimRounds = &FairShare{}
 // VictimRounds returns rounds in which a preemptor looks for victims in its own queue first; then, if each of its
 // queues stays within what it deserves, it takes back what other queues have beyond theirs. Members beyond the minimum
 // of their gang only take back surplus. It copies the standings of all queues, once for a search.
-func (pl *FairShare) VictimRounds(_ context.Context, preemptor extensionpoints.Gang, _ victim.Vector) []extensionpoints.Round {
+func (pl *FairShare) VictimRounds(_ context.Context, preemptor extensionpoints.Gang,
+	_ victim.Vector) []extensionpoints.Round {
 	return pl.dispatcher.rounds(preemptor)
 }
 

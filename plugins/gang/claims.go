@@ -25,7 +25,8 @@ func (pl *Gang) cannotClaim(a *gangstate.Attempt) string {
 	if claim == "" {
 		return ""
 	}
-	return fmt.Sprintf("its members share ResourceClaim %s, for which %s has to be the first plugin at bind, before any extender that binds", claim, Name)
+	return fmt.Sprintf("its members share ResourceClaim %s, for which %s has to be the first plugin at bind, "+
+		"before any extender that binds", claim, Name)
 }
 
 // sharedClaim returns a claim that several members of an attempt name; empty for none.

@@ -64,5 +64,6 @@ func waits(e gangstate.Explanation) status.Event {
 // timedOut returns the event on a member that was marked.
 func timedOut(pod *v1.Pod) status.Event {
 	return status.Event{On: pod, Type: v1.EventTypeWarning, Reason: EventTimedOut, Action: actionScheduling,
-		Note: fmt.Sprintf("the gang did not reach its minimum in time; remove the annotation %s to have the pod scheduled again", v1alpha1.TimeoutAnnotation)}
+		Note: fmt.Sprintf("the gang did not reach its minimum in time; "+
+			"remove the annotation %s to have the pod scheduled again", v1alpha1.TimeoutAnnotation)}
 }

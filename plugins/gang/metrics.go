@@ -35,7 +35,8 @@ var (
 	})
 	roundsFailed = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "rounds_failed_total", StabilityLevel: metrics.ALPHA,
-		Help: "Rounds that failed although a plan placed the whole minimum, or that ran out of time, and gave back what was held.",
+		Help: "Rounds that failed although a plan placed the whole minimum, or that ran out of time, " +
+			"and gave back what was held.",
 	})
 
 	registerOnce sync.Once

@@ -16,7 +16,8 @@ import (
 func (pl *Gang) setNodesHelpReason(e *gangstate.Explanation) {
 	switch {
 	case pl.holds.Nominated(pl.gangs.Holder(e.Group)):
-		e.Reason, e.Message = v1alpha1.ReasonPreemptionInProgress, fmt.Sprintf("gang %q waits for pods to end that make room for it", e.Gang)
+		e.Reason, e.Message = v1alpha1.ReasonPreemptionInProgress,
+			fmt.Sprintf("gang %q waits for pods to end that make room for it", e.Gang)
 	case slices.ContainsFunc(e.Pending, pl.reserved.AwaitsReservation):
 		e.Reason = v1alpha1.ReasonAwaitingReservation
 	default:

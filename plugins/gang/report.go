@@ -246,7 +246,8 @@ func (t *statusReporter) tellNews(ctx context.Context, key gangspec.Key) error {
 	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // it takes back what was reported, and is no event
 		waits(e).Record(t.pl.fw.EventRecorder())
 	}
-	if e.Object.UID != "" && e.Object.Kind == gangspec.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
+	// Lockstep-controller derives the conditions of native PodGroups from the pods.
+	if e.Object.UID != "" && e.Object.Kind == gangspec.Community {
 		return status.WriteScheduled(ctx, t.groups, e.Gang, e.Reason, e.Message, t.pl.clock.Now())
 	}
 	return nil

@@ -214,8 +214,8 @@ func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extensionpoi
 	}
 }
 
-func newPlugin(holds *ledger.Shared, events *cacheevents.Events, plugins *extensionpoints.Plugins, fw framework.Framework,
-	clock clock.WithTicker) *HeldCapacity {
+func newPlugin(holds *ledger.Shared, events *cacheevents.Events, plugins *extensionpoints.Plugins,
+	fw framework.Framework, clock clock.WithTicker) *HeldCapacity {
 	pl := &HeldCapacity{handle: fw, holds: holds, clock: clock}
 	// once all are made
 	pl.refusers = sync.OnceValue(func() []string {
@@ -230,7 +230,9 @@ func newPlugin(holds *ledger.Shared, events *cacheevents.Events, plugins *extens
 		return names
 	})
 	pl.granters = sync.OnceValue(func() []ledger.Granter { return extensionpoints.Of[ledger.Granter](plugins, fw) })
-	pl.devices = sync.OnceValues(func() (*devicesimulation.Simulator, error) { return devicesimulation.New(context.Background(), fw) })
+	pl.devices = sync.OnceValues(func() (*devicesimulation.Simulator, error) {
+		return devicesimulation.New(context.Background(), fw)
+	})
 	holds.OnFreed(pl.blocked.released)
 	events.Listen(pl)
 	return pl

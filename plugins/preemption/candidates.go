@@ -117,7 +117,8 @@ func (s *searching) gangsOn(nodes []int) []victim.Gang {
 
 // permits reports whether some tier permits evicting a pod.
 func (s *searching) permits(pod *v1.Pod) bool {
-	return !s.refused[pod.UID] && slices.ContainsFunc(s.round.Tiers, func(t extensionpoints.Tier) bool { return t.Permits(pod) })
+	return !s.refused[pod.UID] &&
+		slices.ContainsFunc(s.round.Tiers, func(t extensionpoints.Tier) bool { return t.Permits(pod) })
 }
 
 // lowestPriority returns the lowest priority of the pods on a node; the minimum for an empty node.

@@ -43,9 +43,10 @@ const Name = evictions.Plugin
 
 // Messages of attempts that evict nothing. They stay the same as long as the fact does.
 const (
-	msgWaiting   = "waiting for pods to terminate that make room"
-	msgNever     = "not eligible to preempt: a member, or the PodGroup, has preemptionPolicy Never"
-	msgReserves  = "not eligible to preempt: for a Reservation, ReservationArgs need preempt: true, and its template no preemptionPolicy Never"
+	msgWaiting  = "waiting for pods to terminate that make room"
+	msgNever    = "not eligible to preempt: a member, or the PodGroup, has preemptionPolicy Never"
+	msgReserves = "not eligible to preempt: for a Reservation, ReservationArgs need preempt: true, " +
+		"and its template no preemptionPolicy Never"
 	msgProtected = "no victims: evicting every eligible pod would still not fit the minimum; " +
 		"some pods are protected, because their gang started, or lost pods to an eviction, recently"
 	msgNoVictims = "no victims: evicting every eligible pod would still not fit the minimum"

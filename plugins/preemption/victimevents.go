@@ -153,13 +153,16 @@ func successors(pod *v1.Pod, suspended, fails bool) string {
 	case suspended:
 		return fmt.Sprintf("Job %q is suspended, and makes its pods again once these have ended", owner.Name)
 	case pod.Labels[v1alpha1.JobSetNameLabel] != "":
-		return fmt.Sprintf("JobSet %q makes its pods again at once if one of its Jobs fails by this, up to its maxRestarts; otherwise its "+
-			"Jobs do after a pause of up to 10 minutes", pod.Labels[v1alpha1.JobSetNameLabel])
+		return fmt.Sprintf("JobSet %q makes its pods again at once if one of its Jobs fails by this, "+
+			"up to its maxRestarts; "+
+			"otherwise its Jobs do after a pause of up to 10 minutes", pod.Labels[v1alpha1.JobSetNameLabel])
 	case fails:
-		return fmt.Sprintf("Job %q fails by this, since its evicted pods count as failed and its backoffLimit is used up; %s: %s or a podFailurePolicy avoids that",
+		return fmt.Sprintf("Job %q fails by this, since its evicted pods count as failed and its backoffLimit is used up; "+
+			"%s: %s or a podFailurePolicy avoids that",
 			owner.Name, v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)
 	case objectstate.ControllingJob(pod) != nil:
-		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes, unless its backoffLimit is used up; %s: %s avoids both", owner.Name,
+		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes, "+
+			"unless its backoffLimit is used up; %s: %s avoids both", owner.Name,
 			v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)
 	default:
 		return fmt.Sprintf("%s %q makes its pods again", owner.Kind, owner.Name)

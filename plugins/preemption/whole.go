@@ -53,7 +53,8 @@ func (e *execution) evictWhole(ctx context.Context, p *evictions.Preemption, u l
 	}
 	records := e.recordEvictions(ctx, p, together)
 	left := e.evictor.SuspendJobs(ctx, jobs, p.Preemptor)
-	failing := e.failingJobs(ctx, together, left) // once pods are deleted, it is not known whether the Job has counted them
+	// Once pods are deleted, it is not known whether the Job has counted them.
+	failing := e.failingJobs(ctx, together, left)
 	errs := evictions.InParallel(ctx, len(pods), func(i int) error {
 		if marked[i] == hasEnded {
 			return nil

@@ -126,7 +126,8 @@ func (pl *Reservation) withoutDevices(pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.P
 		}
 		list := sets.New[string]()
 		for _, info := range nodes {
-			if node := info.Node().Name; (allowed == nil || allowed.Has(node)) && ledger.Amount(info.GetAllocatable(), name) > 0 {
+			node := info.Node().Name
+			if (allowed == nil || allowed.Has(node)) && ledger.Amount(info.GetAllocatable(), name) > 0 {
 				list.Insert(node)
 			}
 		}

@@ -35,7 +35,8 @@ func poolName(path *field.Path, name string, seen sets.Set[string]) field.ErrorL
 		return field.ErrorList{field.Required(path, "name the pool; queues say by it what they have there")}
 	case name == v1alpha1.DefaultPool:
 		return field.ErrorList{field.Invalid(path, name,
-			"is the pool of the nodes that no other matches; for tolerations of its own end the list with a pool that has nodeSelector: {}")}
+			"is the pool of the nodes that no other matches; for tolerations of its own end the list with a pool that has "+
+				"nodeSelector: {}")}
 	case seen.Has(name):
 		return field.ErrorList{field.Duplicate(path, name)}
 	}

@@ -219,8 +219,8 @@ const (
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonPreemptionInProgress: room is being made for the gang, which waits for pods to end.
 	ReasonPreemptionInProgress = "PreemptionInProgress"
-	// ReasonAwaitingReservation: a pod names a Reservation and goes there or nowhere, or the placements of one that it owns
-	// are being written.
+	// ReasonAwaitingReservation: a pod names a Reservation and goes there or nowhere, or the placements of one that it
+	// owns are being written.
 	ReasonAwaitingReservation = "AwaitingReservation"
 	// ReasonMemberRejected: a member fits on no node, whatever nodes there are, until something else
 	// changes: a volume claim is missing, say.

@@ -40,7 +40,8 @@ type perCaller struct {
 }
 
 func newMine(overview *document, mayList MayList) *perCaller {
-	return &perCaller{overview: overview, mayList: mayList, known: cache.NewLRUExpireCacheWithClock(maxCallers, overview.clock)}
+	return &perCaller{overview: overview, mayList: mayList,
+		known: cache.NewLRUExpireCacheWithClock(maxCallers, overview.clock)}
 }
 
 // namespaceAccess is what a caller may see. One request at a time asks for it.

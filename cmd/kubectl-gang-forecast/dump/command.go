@@ -30,9 +30,9 @@ func New(a *access.Access) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump -f FILE",
 		Short: command.Dump,
-		Long: `dump saves the nodes, pods, gangs, queues and whatever else the scheduler reads, and its configuration, in a file that explain and
-whatif take for the cluster. Commands, arguments, environments and probes of containers are left out. What is read is listed kind by kind, so
-what changes meanwhile may be in one list and not in another.`,
+		Long: `dump saves the nodes, pods, gangs, queues and whatever else the scheduler reads, and its configuration, in a
+file that explain and whatif take for the cluster. Commands, arguments, environments and probes of containers are left
+out. What is read is listed kind by kind, so what changes meanwhile may be in one list and not in another.`,
 		Example: `  kubectl gang dump -f cluster.dump
   kubectl gang whatif --dump cluster.dump -f job.yaml`,
 		Args: cobra.NoArgs,

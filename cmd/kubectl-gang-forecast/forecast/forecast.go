@@ -110,7 +110,8 @@ func uncounted(list []pools.Uncounted, request resource.Vector) (texts []string)
 		if amount.Zero() {
 			continue
 		}
-		texts = append(texts, fmt.Sprintf("%s on %s do not count in shares: %s", amount, words.Count(of.Nodes, "node"), of.Why))
+		texts = append(texts, fmt.Sprintf("%s on %s do not count in shares: %s",
+			amount, words.Count(of.Nodes, "node"), of.Why))
 	}
 	return texts
 }

@@ -76,7 +76,8 @@ func like(node *v1.Node, name string) *v1.Node {
 	made := node.DeepCopy()
 	made.APIVersion, made.Kind = "v1", "Node"
 	made.Name, made.UID, made.ManagedFields, made.OwnerReferences = name, types.UID(uuid.NewUUID()), nil, nil
-	maps.DeleteFunc(made.Annotations, func(key, _ string) bool { // of those that plugins read, one is about the node itself
+	// Of those that plugins read, one is about the node itself.
+	maps.DeleteFunc(made.Annotations, func(key, _ string) bool {
 		return !strings.HasPrefix(key, v1alpha1.GroupName+"/") || key == v1alpha1.ReservationMarksAnnotation
 	})
 	if made.Labels[v1.LabelHostname] != "" {

@@ -263,7 +263,8 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 			s.scheduler.Busy() && s.scheduler.InHand(asked) {
 			last, since = now, time.Now()
 		}
-		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last victims may go when there is room already
+		// The last victims may go when there is room already.
+		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0
 		if decided && s.scheduler.Set.Ready() && (placed || time.Since(since) >= quiet) {
 			answer.Undecided = slices.ContainsFunc(answer.Verdicts, func(v Verdict) bool { return v.Reason == queuesNotRead })
 			return answer, nil

@@ -127,7 +127,8 @@ func (l *simulationRun) look(ctx context.Context) (*Answer, error) {
 		failed := l.scheduler.Failed()
 		for i := range answer.Verdicts {
 			if v := &answer.Verdicts[i]; v.isOpen() && failed.Has(v.Pod.UID) {
-				v.Reason, v.Message, v.Preemption = l.waitOf(v.Pod) // a pod that has the same condition already is not written to again
+				// A pod that has the same condition already is not written to again.
+				v.Reason, v.Message, v.Preemption = l.waitOf(v.Pod)
 			}
 		}
 		l.keptOut(ctx, answer.Verdicts)
@@ -178,7 +179,8 @@ func (l *simulationRun) verdict(pod *v1.Pod, explanations map[string]gangstate.E
 		v.Reason, v.Message, v.stands = ReasonKeptOut, "it is being deleted", true
 		return v
 	case len(pod.Spec.SchedulingGates) > 0:
-		v.Reason, v.Message, v.stands = v1.PodReasonSchedulingGated, "spec.schedulingGates is not empty: it is not scheduled before that is", true
+		v.Reason, v.Message, v.stands = v1.PodReasonSchedulingGated,
+			"spec.schedulingGates is not empty: it is not scheduled before that is", true
 		return v
 	case changed != nil:
 		v.Reason, v.Message, v.Preemption = l.waitOf(changed)

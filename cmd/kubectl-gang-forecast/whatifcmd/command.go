@@ -40,12 +40,14 @@ func New(a *access.Access) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "whatif -f FILE",
 		Short: command.WhatIf,
-		Long: `whatif runs the scheduler, with all its plugins and its configuration, on the cluster as it is now and the pods of the
-manifests, and tells where they would go, whom they would evict, or why they would wait. Nothing is written to the cluster.
+		Long: `whatif runs the scheduler, with all its plugins and its configuration, on the cluster as it is now and the
+pods of the manifests, and tells where they would go, whom they would evict, or why they would wait. Nothing is
+written to the cluster.
 
-Manifests may have Pods, Jobs, Deployments, ReplicaSets and StatefulSets, and what their pods need: PodGroups, Queues, Reservations,
-ResourceClaims and their templates, StorageClasses, PersistentVolumes and PersistentVolumeClaims. Gangs that wait in the cluster come first
-where the scheduler has them first. Pods that are evicted are gone at once, and are not made again.`,
+Manifests may have Pods, Jobs, Deployments, ReplicaSets and StatefulSets, and what their pods need: PodGroups, Queues,
+Reservations, ResourceClaims and their templates, StorageClasses, PersistentVolumes and PersistentVolumeClaims. Gangs
+that wait in the cluster come first where the scheduler has them first. Pods that are evicted are gone at once, and
+are not made again.`,
 		Example: `  # Would this Job start now, and where?
   kubectl gang whatif -f job.yaml
 

@@ -60,7 +60,8 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 			switch {
 			case isRefusal(err):
 				return fmt.Errorf("%s %q: the API server would refuse it: %w", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
-			case err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err): // the manifests may have its namespace
+			case err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
+				// The manifests may have its namespace.
 				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(),
 					u.GetName()+u.GetGenerateName(), err)
 			}

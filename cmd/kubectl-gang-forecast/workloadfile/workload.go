@@ -100,7 +100,8 @@ func Decode(in io.Reader) (manifests []*unstructured.Unstructured, err error) {
 
 // Read adds what manifests describe. They may be in any order.
 func (r *Reader) Read(w *Workload, manifests []*unstructured.Unstructured) error {
-	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.readAhead, r.add} { // pods may come before these
+	// Pods may come before these.
+	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.readAhead, r.add} {
 		for _, u := range manifests {
 			if err := do(w, u); err != nil {
 				return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
@@ -303,7 +304,8 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 		pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = job.Name, string(job.UID)
 		pod.Labels["job-name"], pod.Labels["controller-uid"] = job.Name, string(job.UID)
 		if indexed {
-			pod.Labels[batchv1.JobCompletionIndexAnnotation], pod.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i)), strconv.Itoa(int(i))
+			pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i))
+			pod.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i))
 		}
 		if err := r.finish(w, pod); err != nil {
 			return err

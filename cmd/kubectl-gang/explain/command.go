@@ -35,13 +35,15 @@ func New(a *access.Access, forecast Forecaster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [GANG | TYPE/NAME]",
 		Short: "Say how a gang stands, and why it waits",
-		Long: `explain says in one line how a gang stands, and why it waits; and below that, how many of its members fit in which domain, and
-what they are short of. For that it has the scheduler, with all its plugins and its configuration, decide about the gang once more,
-on the cluster as it is now. Nothing is written to the cluster. -v tells all that is known: what the scheduler has said, the queue
-and the place in it, Reservations, where victims were looked for, and the members.
+		Long: `explain says in one line how a gang stands, and why it waits; and below that, how many of its members fit in
+which domain, and what they are short of. For that it has the scheduler, with all its plugins and its configuration,
+decide about the gang once more, on the cluster as it is now. Nothing is written to the cluster. -v tells all that is
+known: what the scheduler has said, the queue and the place in it, Reservations, where victims were looked for, and
+the members.
 
-GANG is the name of the gang, or NAMESPACE/NAME. TYPE/NAME is job/NAME, pod/NAME or podgroup/NAME, in the namespace of the flags.
-Without either, explain takes the gang of the namespace that waits, with -A of any, or lists them if several do.`,
+GANG is the name of the gang, or NAMESPACE/NAME. TYPE/NAME is job/NAME, pod/NAME or podgroup/NAME, in the namespace of
+the flags. Without either, explain takes the gang of the namespace that waits, with -A of any, or lists them if
+several do.`,
 		Example: `  kubectl gang explain train
   kubectl gang explain job/train -n team-a -v
 

@@ -345,10 +345,12 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 		return fmt.Errorf("there is no gang %q%s%s", gang, hint, aside)
 	}
 	if len(gangs) == 0 {
-		return fmt.Errorf("there is no gang %q, nor any other in namespace %s; GANG is NAME, NAMESPACE/NAME, job/NAME, pod/NAME or podgroup/NAME%s",
+		return fmt.Errorf("there is no gang %q, nor any other in namespace %s; GANG is NAME, NAMESPACE/NAME, job/NAME, "+
+			"pod/NAME or podgroup/NAME%s",
 			gang, namespace, aside)
 	}
-	return fmt.Errorf("there is no gang %q: no pod is in it, and there is no PodGroup of that name; see kubectl gang list%s", gang, aside)
+	return fmt.Errorf("there is no gang %q: no pod is in it, and there is no PodGroup of that name; "+
+		"see kubectl gang list%s", gang, aside)
 }
 
 // suggest returns a question for the nearest of some names; empty where none is near.

@@ -172,7 +172,8 @@ func (r *Report) ways() (lines []string) {
 	}
 	if len(r.Cases) == 1 && (r.MoreNodes == MoreNodesHelp || r.MoreNodes == MoreNodesInOneDomain) {
 		if growing := r.Cases[0].growing(r.Gang); growing != nil {
-			lines = append(lines, fmt.Sprintf("To see whether more nodes would do, try --nodes +%d:%s", growing.More, growing.Like))
+			lines = append(lines, fmt.Sprintf("To see whether more nodes would do, try --nodes +%d:%s",
+				growing.More, growing.Like))
 		}
 	}
 	return lines
@@ -272,10 +273,11 @@ func (t *teller) has(text string) bool {
 
 // autoscaler is what autoscalers do, in a sentence.
 var autoscaler = map[MoreNodes]string{
-	MoreNodesHelp:        "An autoscaler may add nodes",
-	MoreNodesInOneDomain: "Autoscalers add no nodes, since each pod fits on a node that is free: add some to one domain of its topology",
-	MoreNodesWithLabel:   "An autoscaler adds nodes only if one of its node groups has the label that is missing",
-	MoreNodesNoHelp:      "Autoscalers add no nodes: more would not help",
+	MoreNodesHelp: "An autoscaler may add nodes",
+	MoreNodesInOneDomain: "Autoscalers add no nodes, since each pod fits on a node that is free: " +
+		"add some to one domain of its topology",
+	MoreNodesWithLabel: "An autoscaler adds nodes only if one of its node groups has the label that is missing",
+	MoreNodesNoHelp:    "Autoscalers add no nodes: more would not help",
 }
 
 // details are the lines of a case that -v adds.

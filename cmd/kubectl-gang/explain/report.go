@@ -57,7 +57,8 @@ type Report struct {
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
 
-	// there is how many pods have neither ended nor are being deleted; refusedByKubelet are the pods that kubelets refused.
+	// there is how many pods have neither ended nor are being deleted; refusedByKubelet are the pods that kubelets
+	// refused.
 	there            int
 	refusedByKubelet []*v1.Pod
 }

@@ -26,8 +26,8 @@ const (
 	// unknown is printed, as kubectl does, where the user may not read the object that would tell.
 	unknown = "<unknown>"
 
-	long = `List gangs, in whichever way they are one: by annotations, by a PodGroup of the community, by a native PodGroup, or by
-their owner.
+	long = `List gangs, in whichever way they are one: by annotations, by a PodGroup of the community, by a native
+PodGroup, or by their owner.
 
 HELD/BOUND/MIN: HELD is how many members without a node have one nominated: room is kept for them. What the scheduler
 holds beyond that is in its memory only. BOUND is how many members have a node, or had one until they succeeded. MIN is

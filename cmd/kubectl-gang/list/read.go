@@ -72,8 +72,8 @@ func newReader(o *options, selector labels.Selector) (*reader, error) {
 			without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods are left out",
 			role:    access.TenantRole},
 		natives: kind{object: &schedulingv1beta1.PodGroup{}, list: &schedulingv1beta1.PodGroupList{}, namespace: namespace,
-			without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, and those without " +
-				"pods are left out", role: access.TenantRole},
+			without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, " +
+				"and those without pods are left out", role: access.TenantRole},
 		nodes: kind{object: &v1.Node{}, list: &v1.NodeList{}, without: "DOMAIN is not known", role: access.ViewerRole},
 		namespaces: kind{list: &v1.NamespaceList{}, still: true, without: "QUEUE leaves out what namespaces name",
 			role: access.TenantRole},

@@ -25,7 +25,8 @@ const (
 	long = `List Reservations: what is held, where, for whom, and until when.
 
 HELD/REPLICAS is how many of the placements are held now, and how many are asked for. USED is how many pods use them.
-EXPIRES is how long they are held yet; of one that has ended, nothing is. ALLOCATED is how much of what is reserved is used.`
+EXPIRES is how long they are held yet; of one that has ended, nothing is. ALLOCATED is how much of what is reserved is
+used.`
 
 	example = `  # All Reservations
   kubectl gang reservations

@@ -21,13 +21,13 @@ import (
 const (
 	kind = "QueueList"
 
-	long = `Show the queues as a tree, with a line for each resource: those that nodes advertise, such as GPUs, or without any cpu and
-memory. -o wide has all.
+	long = `Show the queues as a tree, with a line for each resource: those that nodes advertise, such as GPUs, or
+without any cpu and memory. -o wide has all.
 
-SHARE is the largest of the parts of the cluster's resources that a queue uses. RUN/WAIT counts gangs,
-and pods in none, that run and that wait. DUE is what it is entitled to as things are, and never more than it requests; STATED is
-what its spec.deserved says. USED is what its pods use, those of queues below it included, and PENDING what those ask for that wait.
-CAPABILITY is its ceiling.
+SHARE is the largest of the parts of the cluster's resources that a queue uses. RUN/WAIT counts gangs, and pods in
+none, that run and that wait. DUE is what it is entitled to as things are, and never more than it requests; STATED is
+what its spec.deserved says. USED is what its pods use, those of queues below it included, and PENDING what those ask
+for that wait. CAPABILITY is its ceiling.
 
 The numbers are those in the status of Queues, which lockstep-controller writes.`
 

@@ -33,14 +33,14 @@ const (
 In the picture a node stands between brackets, with a sign for each GPU, or eight for more than that:
 
   #  used by pods        +  held by Reservations, and not used yet
-  .  free                x  free, on a node that is cordoned or not ready, or has a taint that no pod tolerates by its key
+  .  free                x  free, on a node that is cordoned or not ready, or has a taint that no pod tolerates by key
 
-A domain whose nodes do not fit into a line is drawn as one bar of 38 signs. With -o wide, LARGEST FREE is the most that is free
-in one part: in one rack of a zone, on one node of a rack. EMPTY is how many nodes have all of it free.
+A domain whose nodes do not fit into a line is drawn as one bar of 38 signs. With -o wide, LARGEST FREE is the most
+that is free in one part: in one rack of a zone, on one node of a rack. EMPTY is how many nodes have all of it free.
 
-Levels are node labels, coarsest first. Without --level they are those that look like it, by the last part of their names: region,
-zone, datacenter, spine, block, leaf, rack. What pods ask for counts from when they have a node until they have ended. Devices
-that they get by ResourceClaims count as in queues.`
+Levels are node labels, coarsest first. Without --level they are those that look like it, by the last part of their
+names: region, zone, datacenter, spine, block, leaf, rack. What pods ask for counts from when they have a node until
+they have ended. Devices that they get by ResourceClaims count as in queues.`
 
 	example = `  # The racks, and their GPUs
   kubectl gang topology

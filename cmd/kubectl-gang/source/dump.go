@@ -173,7 +173,8 @@ func (d *Dump) Read(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return answered(http.StatusNotFound,
-		[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"the dump does not have it"}`)), nil
+		[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,`+
+			`"message":"the dump does not have it"}`)), nil
 }
 
 // find looks for an object, or for those of a namespace, in the lists of all namespaces. A list is not narrowed by

@@ -23,7 +23,8 @@ type Source struct {
 // AddFlags adds them.
 func (s *Source) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.ConfigFile, "scheduler-config", "",
-		"The scheduler's configuration. By default that which the Deployment lockstep-scheduler mounts, or else the built-in one.")
+		"The scheduler's configuration. By default that which the Deployment lockstep-scheduler mounts, "+
+			"or else the built-in one.")
 	flags.StringVar(&s.DumpFile, "dump", "", "Answer for a cluster as kubectl gang dump saved it.")
 	flags.StringVar(&s.LogFile, "scheduler-log", "",
 		"Where to write the log of the scheduler that decides. Without it there is none.")

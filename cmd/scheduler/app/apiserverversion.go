@@ -58,7 +58,8 @@ func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) (mi
 		return nil, opts.ComponentGlobalsRegistry.Set()
 	case apierrors.IsForbidden(err):
 		if follows {
-			klog.FromContext(ctx).Info("The version of the API server may not be read; if it is older than this program, set --emulated-version",
+			klog.FromContext(ctx).Info("The version of the API server may not be read; if it is older than this program, "+
+				"set --emulated-version",
 				"reason", err)
 		}
 		err = opts.ComponentGlobalsRegistry.Set()
@@ -111,7 +112,8 @@ func follow(ctx context.Context, opts *options.Options, info *apiversion.Info) e
 }
 
 func gatesOf(opts *options.Options) featuregate.MutableVersionedFeatureGate {
-	return opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent).(featuregate.MutableVersionedFeatureGate)
+	gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	return gate.(featuregate.MutableVersionedFeatureGate)
 }
 
 // served returns the version, major and minor, of what an API server serves: the one that it emulates, if it says so.

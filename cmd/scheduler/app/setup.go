@@ -51,7 +51,8 @@ func setup(ctx context.Context, opts *options.Options, missing []kind, set *lock
 // clients and scheduler in one go, and plugins begin to use the clients while it runs, so nothing can be changed from
 // outside.
 func build(ctx context.Context, opts *options.Options, missing []kind, set *lockstep.Set,
-	clients func(*schedulerconfig.Config) error, more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	clients func(*schedulerconfig.Config) error,
+	more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, nil, err

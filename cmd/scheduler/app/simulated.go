@@ -118,7 +118,8 @@ func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 
 // noteListed makes the scheduler keep which pods it lists first.
 func (s *Simulated) noteListed() error {
-	handler, err := s.config.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	pods := s.config.InformerFactory.Core().V1().Pods().Informer()
+	handler, err := pods.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
 			if pod := object.(*v1.Pod); isInInitialList && !objectstate.HasEnded(pod) {
 				s.listed = append(s.listed, pod)

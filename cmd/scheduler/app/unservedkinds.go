@@ -33,18 +33,25 @@ type kind struct {
 
 // gatedKinds are those that an API server may not serve although kube-scheduler, or FairShare, waits for them.
 var gatedKinds = []kind{
-	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("deviceclasses"), &resourcev1.DeviceClass{}},
-	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceclaims"), &resourcev1.ResourceClaim{}},
+	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("deviceclasses"),
+		&resourcev1.DeviceClass{}},
+	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceclaims"),
+		&resourcev1.ResourceClaim{}},
 	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"),
 		&resourcev1.ResourceClaimTemplate{}},
-	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceslices"), &resourcev1.ResourceSlice{}},
-	{features.DRADeviceTaintRules, resourcev1.SchemeGroupVersion.WithResource("devicetaintrules"), &resourcev1.DeviceTaintRule{}},
-	{features.GenericWorkload, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), &schedulingv1beta1.PodGroup{}},
-	{features.CompositePodGroup, schedulingv1alpha3.SchemeGroupVersion.WithResource("compositepodgroups"), &schedulingv1alpha3.CompositePodGroup{}},
+	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceslices"),
+		&resourcev1.ResourceSlice{}},
+	{features.DRADeviceTaintRules, resourcev1.SchemeGroupVersion.WithResource("devicetaintrules"),
+		&resourcev1.DeviceTaintRule{}},
+	{features.GenericWorkload, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"),
+		&schedulingv1beta1.PodGroup{}},
+	{features.CompositePodGroup, schedulingv1alpha3.SchemeGroupVersion.WithResource("compositepodgroups"),
+		&schedulingv1alpha3.CompositePodGroup{}},
 }
 
 // unserved returns the kinds of the gates that are on which the API server does not serve.
-func unserved(api discovery.DiscoveryInterface, on featuregate.MutableVersionedFeatureGate) (missing []kind, err error) {
+func unserved(api discovery.DiscoveryInterface,
+	on featuregate.MutableVersionedFeatureGate) (missing []kind, err error) {
 	groups, err := api.ServerGroups()
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // it does not say
 		return nil, nil
@@ -74,8 +81,10 @@ func report(ctx context.Context, missing []kind, on featuregate.MutableVersioned
 	for _, k := range missing {
 		name := k.resource.GroupVersion().String() + " " + k.resource.Resource
 		if on.ExplicitlySet(k.gate) {
-			return fmt.Errorf("feature gate %s is on, and the API server does not serve %s: leave the gate out, or start the API "+
-				"server (1.37 or newer), too, with --feature-gates=%s=true and --runtime-config=%s=true", k.gate, name, k.gate, k.resource.GroupVersion())
+			return fmt.Errorf("feature gate %s is on, and the API server does not serve %s: leave the gate out, "+
+				"or start the API server "+
+				"(1.37 or newer), too, with --feature-gates=%s=true and --runtime-config=%s=true",
+				k.gate, name, k.gate, k.resource.GroupVersion())
 		}
 		names = append(names, name)
 	}
@@ -98,7 +107,8 @@ func off(on featuregate.MutableVersionedFeatureGate) []string {
 	return names
 }
 
-func servesKind(api discovery.DiscoveryInterface, versions []string, resource schema.GroupVersionResource) (bool, error) {
+func servesKind(api discovery.DiscoveryInterface, versions []string,
+	resource schema.GroupVersionResource) (bool, error) {
 	version := resource.GroupVersion().String()
 	if !slices.Contains(versions, version) {
 		return false, nil
@@ -110,14 +120,17 @@ func servesKind(api discovery.DiscoveryInterface, versions []string, resource sc
 	case err != nil:
 		return false, fmt.Errorf("asking the API server for the kinds of %s: %w", version, err)
 	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == resource.Resource
+	}), nil
 }
 
 // empty gives a factory informers without objects for kinds that are not served: the others would wait for ever.
 func empty(factory informers.SharedInformerFactory, kinds []kind) {
 	for _, k := range kinds {
 		factory.InformerFor(k.object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-			return cache.NewSharedIndexInformer(nothing{}, k.object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			return cache.NewSharedIndexInformer(nothing{}, k.object, 0,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		})
 	}
 }

@@ -183,7 +183,8 @@ func (l *Lease) leaving(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := l.now(); l.inFlight > 0 || l.doubtUntil > now {
-		return fmt.Errorf("giving back lease %s: %d writes are under way and some may still be stored for %s, so it is left to run out",
+		return fmt.Errorf("giving back lease %s: %d writes are under way and some may still be stored for %s, "+
+			"so it is left to run out",
 			l.name, l.inFlight, max(0, time.Duration(l.doubtUntil-now)).Round(time.Millisecond))
 	}
 	return nil

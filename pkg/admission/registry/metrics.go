@@ -22,7 +22,8 @@ var (
 	}, []string{"profile", "state"})
 	longestWait = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "longest_wait_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "Time since the gang that waits the longest had all members that it needs, by profile; 0 where no complete gang waits.",
+		Help: "Time since the gang that waits the longest had all members that it needs, by profile; " +
+			"0 where no complete gang waits.",
 	}, []string{"profile"})
 	membersHeld = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "members_held", StabilityLevel: metrics.ALPHA,

@@ -150,7 +150,8 @@ func (r *Registry) adopt(ctx context.Context, key gangspec.Key) {
 func (r *Registry) podsNaming(ctx context.Context, key gangspec.Key) (pods []*v1.Pod) {
 	objects, err := r.podsByGang.ByIndex(gangIndex, key.String())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they wait until they change", "podGroup", key)
+		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they wait until they change",
+			"podGroup", key)
 	}
 	for _, object := range objects {
 		if pod, ok := object.(*v1.Pod); ok {

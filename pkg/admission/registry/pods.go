@@ -207,7 +207,8 @@ func keepMembership(object any) (any, error) {
 	if _, _, member := gangspec.KeyOf(pod); member {
 		kept.Labels, kept.Annotations = pod.Labels, pod.Annotations
 		if end := gangspec.EndOf(pod); !end.IsZero() {
-			kept.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(end)}}}}
+			kept.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{
+				Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(end)}}}}
 		}
 	}
 	return kept, nil

@@ -43,7 +43,8 @@ func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		s.Futile = why
 		return nil
 	}
-	faults := []func(context.Context, *v1alpha1.DefragmentationPlan, *migration.PlanSeen) (string, error){r.gangOutgrewPlan}
+	faults := []func(context.Context, *v1alpha1.DefragmentationPlan, *migration.PlanSeen) (string, error){
+		r.gangOutgrewPlan}
 	if !begun || s.Goal == migration.Renewed {
 		faults = append(faults, r.lacksCapacity)
 	}

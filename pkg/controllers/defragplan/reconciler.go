@@ -230,7 +230,8 @@ func (r *reconciler) create(ctx context.Context, p *v1alpha1.DefragmentationPlan
 	object client.Object) (refusal string, err error) {
 	err = r.client.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		if err = r.live.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil && !metav1.IsControlledBy(object, p) {
+		err = r.live.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil && !metav1.IsControlledBy(object, p) {
 			return fmt.Sprintf("there is another one of the name %s", object.GetName()), nil
 		}
 		err = client.IgnoreNotFound(err) // it was deleted meanwhile, which the next look finds

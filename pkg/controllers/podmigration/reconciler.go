@@ -264,7 +264,8 @@ func (r *reconciler) setOwner(ctx context.Context, s observation, owner v1alpha1
 
 // evict requests the eviction of exactly this pod, if its target is held: both were read just now.
 func (r *reconciler) evict(ctx context.Context, m *v1alpha1.PodMigration, pod *v1.Pod) error {
-	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.Spec.PodUID}}}
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &m.Spec.PodUID}}}
 	err := r.client.SubResource("eviction").Create(ctx, pod, eviction)
 	switch {
 	case err == nil:

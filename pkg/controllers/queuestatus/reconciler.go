@@ -122,7 +122,8 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 			return nil, fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	c.queues, c.pods, c.nodes = apiobjects.Pointers(queues.Items), apiobjects.Pointers(pods.Items), apiobjects.Pointers(nodes.Items)
+	c.queues, c.pods = apiobjects.Pointers(queues.Items), apiobjects.Pointers(pods.Items)
+	c.nodes = apiobjects.Pointers(nodes.Items)
 	c.byNamespace = map[string]string{}
 	for i := range namespaces.Items {
 		if queue := namespaces.Items[i].Annotations[v1alpha1.QueueLabel]; queue != "" {

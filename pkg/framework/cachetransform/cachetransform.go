@@ -90,7 +90,8 @@ func Places(pod *v1.Pod) v1.PodSpec {
 	asked := v1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
 		required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-		asked.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+		asked.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: required}}
 	}
 	return asked
 }

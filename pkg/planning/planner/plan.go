@@ -80,8 +80,8 @@ type Plan struct {
 	Visited  int
 	// EmptyCluster is how much of a gang would fit into an empty cluster, in words, where one would not fit whole.
 	EmptyCluster string
-	// LostPlace: an earlier plan gave a member a node that is gone, has too little by now, is closed to it, or is no longer
-	// in the domain of the others.
+	// LostPlace: an earlier plan gave a member a node that is gone, has too little by now, is closed to it, or is no
+	// longer in the domain of the others.
 	LostPlace bool
 }
 

@@ -78,7 +78,8 @@ func GangOf(a *gangstate.Attempt) extensionpoints.Gang {
 }
 
 // Rounds returns, round by round, which pods a preemptor may evict.
-func (p Points) Rounds(ctx context.Context, preemptor extensionpoints.Gang, need victim.Vector) []extensionpoints.Round {
+func (p Points) Rounds(ctx context.Context, preemptor extensionpoints.Gang,
+	need victim.Vector) []extensionpoints.Round {
 	for _, plugin := range p.rounds {
 		if rounds := plugin.VictimRounds(ctx, preemptor, need); len(rounds) > 0 {
 			return rounds

@@ -129,6 +129,6 @@ func (w *planState) tooMuchTogether(key string, problem placement.Problem) strin
 		return ""
 	}
 	domain := topology.ShortKey(key)
-	return fmt.Sprintf("together they need %s in one %s, and no %s has more than %s", words.FirstOf(maxReasons, parts), domain,
-		domain, words.FirstOf(maxReasons, limits))
+	return fmt.Sprintf("together they need %s in one %s, and no %s has more than %s",
+		words.FirstOf(maxReasons, parts), domain, domain, words.FirstOf(maxReasons, limits))
 }

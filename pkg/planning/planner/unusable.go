@@ -52,8 +52,8 @@ func (p *Planner) closedTo(pod *v1.Pod, on *v1.Node) string {
 
 // temporaryFilters are the filters that refuse a node for what it lacks now, or for where other pods are now, also
 // where no eviction helps. A node that bound volumes exclude is seen by ruledOut.
-var temporaryFilters = map[string]bool{names.NodeResourcesFit: true, names.DynamicResources: true, names.VolumeBinding: true,
-	names.InterPodAffinity: true, names.PodTopologySpread: true}
+var temporaryFilters = map[string]bool{names.NodeResourcesFit: true, names.DynamicResources: true,
+	names.VolumeBinding: true, names.InterPodAffinity: true, names.PodTopologySpread: true}
 
 // readUnusable returns why a status keeps a class off a node, whatever is free there; empty if it does not.
 func (w *planState) readUnusable(class, node int, status *fwk.Status) string {

@@ -78,7 +78,9 @@ func HooksOf(plugins *extensionpoints.Plugins, fw framework.Framework) Hooks {
 		predicates:  extensionpoints.Of[Predicate](plugins, fw),
 		allocatable: extensionpoints.Of[Allocatable](plugins, fw),
 		volumes:     volumesOf(fw),
-		devices:     sync.OnceValues(func() (*devicesimulation.Simulator, error) { return devicesimulation.New(context.Background(), fw) }),
+		devices: sync.OnceValues(func() (*devicesimulation.Simulator, error) {
+			return devicesimulation.New(context.Background(), fw)
+		}),
 	}
 	for _, hook := range h.removers {
 		h.addReactor(hook)

@@ -36,7 +36,8 @@ func NewStore() *Store { return &Store{pods: map[cache.ObjectName]*v1.Pod{}} }
 // Add puts a pod into the store. It has the name of a reserve pod, a namespace and a UID.
 func (s *Store) Add(pod *v1.Pod) error {
 	if !IsReservePod(pod) || pod.Namespace == "" || pod.UID == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("adding pod %q in namespace %q with UID %q: the name of a reserve pod begins with %q, and it has a namespace and a UID",
+		return apierrors.NewBadRequest(fmt.Sprintf("adding pod %q in namespace %q with UID %q: "+
+			"the name of a reserve pod begins with %q, and it has a namespace and a UID",
 			pod.Name, pod.Namespace, pod.UID, prefix))
 	}
 	pod = pod.DeepCopy()

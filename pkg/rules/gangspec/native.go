@@ -75,7 +75,8 @@ func ReadNative(pg *schedulingv1beta1.PodGroup) *PodGroupDescription {
 		o.bad(fieldDisrupted, "", "single or all", "all")
 	}
 	if claims := pg.Spec.ResourceClaims; len(claims) > 0 {
-		o.Refused = fmt.Sprintf("its PodGroup has %s (%q), and devices that are allocated to a PodGroup are not planned; let the pods alone name a ResourceClaim that they share", fieldClaims, claims[0].Name)
+		o.Refused = fmt.Sprintf("its PodGroup has %s (%q), and devices that are allocated to a PodGroup are not planned; "+
+			"let the pods alone name a ResourceClaim that they share", fieldClaims, claims[0].Name)
 	}
 	if parent := pg.Spec.ParentCompositePodGroupName; parent != nil {
 		o.bad(fieldParent, *parent, "understood: a CompositePodGroup has no effect", "this PodGroup by itself")

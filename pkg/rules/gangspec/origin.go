@@ -69,7 +69,8 @@ func OriginOf(pod *v1.Pod) Origin {
 		}
 		return o
 	}
-	set, group, index := pod.Labels[v1alpha1.LeaderWorkerSetNameLabel], pod.Labels[v1alpha1.LeaderWorkerGroupLabel], pod.Labels[v1alpha1.LeaderWorkerIndexLabel]
+	set, group := pod.Labels[v1alpha1.LeaderWorkerSetNameLabel], pod.Labels[v1alpha1.LeaderWorkerGroupLabel]
+	index := pod.Labels[v1alpha1.LeaderWorkerIndexLabel]
 	if set == "" || group == "" || index == "" {
 		return o
 	}

@@ -129,7 +129,8 @@ func CheckPod(pod *v1.Pod) error {
 		return fmt.Errorf("the pod asks for what no node can have: %w", fault)
 	}
 	if pod.Spec.NodeName == "" && AsksUnknownGang(pod) {
-		return fmt.Errorf("%s; correct it on the template that the pod is made from, or remove it to have the pod scheduled alone",
+		return fmt.Errorf("%s; correct it on the template that the pod is made from, "+
+			"or remove it to have the pod scheduled alone",
 			askedInVain(pod).Fault())
 	}
 	return nil

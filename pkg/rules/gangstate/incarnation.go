@@ -15,12 +15,12 @@ import (
 // since the first of them was created. The name of a gang may be used again while ended pods of its last use are still
 // there: those no longer count.
 //
-//   - It begins with the first pod of the controllers that have unfinished pods, and goes on while they make others: also
-//     when all are gone, until another controller begins.
+//   - It begins with the first pod of the controllers that have unfinished pods, and goes on while they make others:
+//     also when all are gone, until another controller begins.
 //   - A pod that has ended belongs to it if its controller has unfinished pods, or if it ended after it began, or if
 //     nothing is unfinished.
-//   - Pods that are replaced belong to none: those of another object of the same name than the one that the PodGroup was
-//     made for, and those that a newer issue of their series supersedes. Both go, but only a moment after their
+//   - Pods that are replaced belong to none: those of another object of the same name than the one that the PodGroup
+//     was made for, and those that a newer issue of their series supersedes. Both go, but only a moment after their
 //     successors have come.
 type incarnation struct {
 	// unfinished are the pods that have not ended, are not being deleted, and are not replaced; bare counts those without

@@ -43,8 +43,8 @@ type Progress struct {
 	// Alone: nothing else has to be placed for the member to start: its gang runs, or needs no more than one member and
 	// starts with no other.
 	Alone bool
-	// IsComplete: the gangs could start if there were room: all have their members, or the member goes alone since its gang
-	// runs.
+	// IsComplete: the gangs could start if there were room: all have their members, or the member goes alone since its
+	// gang runs.
 	IsComplete bool
 	// WaitsForRoom: they are whole, and none was refused for anything else than room on nodes, as far as is known.
 	WaitsForRoom bool

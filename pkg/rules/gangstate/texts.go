@@ -33,7 +33,8 @@ func TextEvicted(key gangspec.Key, record evictionrecord.Record) string {
 // if a user made it.
 func TextUndefined(key gangspec.Key, madeFor types.UID) string {
 	if madeFor != "" {
-		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it when the owner has pods and is not suspended; if it has, see whether lockstep-controller runs", key)
+		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it when the owner has pods and is not "+
+			"suspended; if it has, see whether lockstep-controller runs", key)
 	}
 	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
 }
@@ -41,7 +42,8 @@ func TextUndefined(key gangspec.Key, madeFor types.UID) string {
 // textStaleOwner is for members whose owner has only its name in common with the one for which the gang's PodGroup was
 // made.
 func textStaleOwner(key gangspec.Key, pods int) string {
-	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs", key, pods)
+	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, "+
+		"which lockstep-controller brings up to date: see whether that runs", key, pods)
 }
 
 // TextRefused is for a gang whose PodGroup asks for what is not supported.
@@ -103,7 +105,8 @@ func TextAwaiting(key gangspec.Key, minimum int) string {
 // TextDefaultScheduler adds that members name the scheduler which pods have by default: it may be one of this project's
 // profiles.
 func TextDefaultScheduler(n int) string {
-	return fmt.Sprintf("; %d of them name the scheduler %s, which knows no gangs unless it is Lockstep's: set spec.schedulerName: lockstep-scheduler",
+	return fmt.Sprintf("; %d of them name the scheduler %s, which knows no gangs unless it is Lockstep's: "+
+		"set spec.schedulerName: lockstep-scheduler",
 		n, v1.DefaultSchedulerName)
 }
 
@@ -124,7 +127,8 @@ func textNoPods(naming []gangspec.Key) string {
 
 // textTooMany is for a gang that would start with another one if there were not too many of them.
 func textTooMany(key, other gangspec.Key) string {
-	return fmt.Sprintf("gang %q waits for gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, keys.MaxGroups)
+	return fmt.Sprintf("gang %q waits for gang %q: more than %d gangs name each other, the most that start together; "+
+		"name fewer in the groups annotation", key, other, keys.MaxGroups)
 }
 
 // textAwaitsGroup is for a gang that starts with one that lacks members.
@@ -168,5 +172,6 @@ func textLosesClaims(pods int) string {
 
 // textPlaceLost is for a gang whose round ended when a pod of its group lost the place that was held for it.
 func textPlaceLost(key gangspec.Key, pod string) string {
-	return fmt.Sprintf("gang %q: pod %s lost the place that was held for it, to a preemptor or by a plugin; the gang is tried again", key, pod)
+	return fmt.Sprintf("gang %q: pod %s lost the place that was held for it, to a preemptor or by a plugin; "+
+		"the gang is tried again", key, pod)
 }

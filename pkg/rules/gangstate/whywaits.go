@@ -154,7 +154,8 @@ func (g *gang) undefined() string {
 		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key,
 			v1alpha1.MinAvailableAnnotation)
 	case g.source() == gangspec.FromOwner:
-		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist, which lockstep-controller makes: see whether that runs", g.key)
+		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist, which lockstep-controller makes: "+
+			"see whether that runs", g.key)
 	default:
 		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist", g.key)
 	}

@@ -61,8 +61,9 @@ var Table = []Key{
 	{Name: v1alpha1.PreferredTopologyAnnotation, AnnotationOf: placed, Value: labelKey},
 	{Name: v1alpha1.TopologyScopeAnnotation, AnnotationOf: gangs, Value: oneOf(v1alpha1.TopologyScopeGroup)},
 	{Name: v1alpha1.TopologySlicesAnnotation, AnnotationOf: placed, Value: Value{
-		Kind:    Pattern,
-		Want:    `a JSON list of at most 3 {"topology": KEY, "size": N}, coarsest first, each size a divisor of the one before`,
+		Kind: Pattern,
+		Want: `a JSON list of at most 3 {"topology": KEY, "size": N}, coarsest first, ` +
+			`each size a divisor of the one before`,
 		Pattern: list(slice + `|` + sliceReversed), MaxItems: 2 * MaxSlices}},
 	{Name: v1alpha1.TopologySpreadAnnotation, AnnotationOf: placed, Value: oneOf(v1alpha1.TopologySpreadEven)},
 	{Name: v1alpha1.NetworkTopologySpecAnnotation, AnnotationOf: placed, Value: Value{

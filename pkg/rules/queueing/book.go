@@ -43,8 +43,8 @@ type accounts struct {
 	shares  map[string]share.Share
 	// stale: the shares have to be recomputed.
 	stale bool
-	// retryFailed: since retry last looked at failed jobs, the limits of a queue have changed, or a pod on a node has moved
-	// to another queue. reclaimable: a pod runs where a place was promised to it, and may be reclaimed there.
+	// retryFailed: since retry last looked at failed jobs, the limits of a queue have changed, or a pod on a node has
+	// moved to another queue. reclaimable: a pod runs where a place was promised to it, and may be reclaimed there.
 	retryFailed, reclaimable bool
 }
 

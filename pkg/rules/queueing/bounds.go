@@ -79,7 +79,8 @@ func (b Bound) Brief() string {
 	case b.Reason == Overused:
 		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
 	case b.behindOthers():
-		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
+		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for "+
+			"nodes, too", b.Queue, only(b.Resource, b.Most))
 	}
 	awaited := "others have to make way"
 	if b.Need > b.Most {

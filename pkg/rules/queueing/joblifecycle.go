@@ -186,7 +186,8 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Together, j.deserved = at.Now, u.Queue, pod, how.Together, Vector{}
 	j.deserved.Add(b.own(u.Queue).Deserved, 1)
-	j.Title, j.Priority, j.Created, j.Pods, j.waitsElsewhere = how.Title, u.Priority, before.Created, before.Pods, how.WaitsElsewhere || !at.WaitsForRoom(pod)
+	j.Title, j.Priority, j.Created, j.Pods = how.Title, u.Priority, before.Created, before.Pods
+	j.waitsElsewhere = how.WaitsElsewhere || !at.WaitsForRoom(pod)
 	if j.failed = at.Now; before.turn.released {
 		j.yieldSuspendedUntil = at.Now.Add(spare) // it was of no use
 	}
@@ -296,7 +297,8 @@ func (b *Book) retry(at Moment) {
 		}
 		if waits && j.Together {
 			b.effects.Retry = true
-			maps.Copy(j.deserved, b.own(j.Queue).Deserved) // another plugin knows whether it is worth a try; until then it has failed
+			// Another plugin knows whether it is worth a try; until then it has failed.
+			maps.Copy(j.deserved, b.own(j.Queue).Deserved)
 			continue
 		}
 		if waits {

@@ -282,7 +282,8 @@ func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 	a.at, a.hopeless, a.coupled, a.shape, a.why, a.holder = now, o.Hopeless, o.Coupled &&
 		!o.Hopeless, o.Shape, o.Why, o.Holder
 	j.fresh, j.begun = false, false
-	if a.shape.Key != 0 && a.seen.changes == l.view.changes { // a pod that came to a node meanwhile helps no job with a shape
+	// A pod that came to a node meanwhile helps no job with a shape.
+	if a.shape.Key != 0 && a.seen.changes == l.view.changes {
 		key := a.shape.Key
 		l.failed[key] = append(slices.DeleteFunc(l.failed[key], func(m *failedAttempt) bool {
 			return m.job == name || m.old(now)

@@ -229,7 +229,8 @@ func (l *Line) Awaits(name string, now time.Time) (awaits bool, until time.Time)
 			until = times.Later(until, l.busy())
 		}
 		return true, until
-	case j.Failures > 0 && j.Failures <= awaitedFailures && comes(times.Later(now, j.NotBefore)): // its plan failed: there is a pause
+	case j.Failures > 0 && j.Failures <= awaitedFailures && comes(times.Later(now, j.NotBefore)):
+		// Its plan failed: there is a pause.
 		return true, j.NotBefore
 	default:
 		return l.elsewhere.Making(j.holder()), time.Time{}

@@ -267,7 +267,8 @@ func (s *step) ready(r *Reservation) {
 		}
 	case !r.Open && s.seen.Alike != "":
 		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting,
-			fmt.Sprintf("the successor could not be told from that of Reservation %s: pods of one controller that are alike are moved one at a time", s.seen.Alike))
+			fmt.Sprintf("the successor could not be told from that of Reservation %s: "+
+				"pods of one controller that are alike are moved one at a time", s.seen.Alike))
 	case !r.Open:
 		s.out.Action = Open
 	case was == nil || was.Reason != v1alpha1.MigrationReasonEvicting:

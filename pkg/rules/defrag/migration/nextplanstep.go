@@ -198,7 +198,8 @@ func (s *planStep) planned() {
 		s.endStale()
 	case s.p.Spec.Mode != v1alpha1.DefragmentationExecute && !s.p.Spec.Approved:
 		s.set(v1alpha1.DefragmentationReasonAwaitingApproval,
-			fmt.Sprintf("to have it carried out just as it is shown: kubectl gang defrag %s --approve, or set spec.approved to true",
+			fmt.Sprintf("to have it carried out just as it is shown: kubectl gang defrag %s --approve, "+
+				"or set spec.approved to true",
 				s.p.Name))
 		s.out.Again = s.now.Add(checkAgain)
 	default:
@@ -257,7 +258,8 @@ func (s *planStep) running() {
 		s.set(v1alpha1.DefragmentationReasonMoving,
 			fmt.Sprintf("%s; %d moves under way are awaited, and no more begin unless it is made anew", s.goalText(),
 				c.underway))
-	case s.seen.Goal == Runs && c.underway > 0 && c.cleared+c.underway == moves && len(s.cancellable()) == 0: // there is nothing to stop
+	case s.seen.Goal == Runs && c.underway > 0 && c.cleared+c.underway == moves && len(s.cancellable()) == 0:
+		// There is nothing to stop.
 		s.out.Hold = true
 		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited", s.goalText(),
 			c.underway))
@@ -322,7 +324,8 @@ func (s *planStep) countMoves() (c progress) {
 		case m != nil && m.mayBegin():
 			c.underway++
 		}
-		c.begun = c.begun || m != nil && m.mayBegin() && !m.podWasDeleted() || m == nil && move.Phase == v1alpha1.MigrationSucceeded
+		c.begun = c.begun || m != nil && m.mayBegin() && !m.podWasDeleted() ||
+			m == nil && move.Phase == v1alpha1.MigrationSucceeded
 	}
 	return c
 }

@@ -20,8 +20,8 @@ type Members struct {
 	// Min is the number of members that start together, fewer than there are where the gang is elastic; 0 means that there
 	// are none.
 	Min int
-	// Stages are the sizes of the parts that are made one after the other, whose sum is Min; nil where all members are made
-	// at once.
+	// Stages are the sizes of the parts that are made one after the other, whose sum is Min; nil where all members are
+	// made at once.
 	Stages []int
 	// Resources are what the stages take that run at the same time: the first of them need not start where the others have
 	// no room. Nil where each ends before the next begins.
@@ -114,7 +114,8 @@ func ofJob(job *batchv1.Job, standing int) Members {
 		gone := max(0, int(job.Status.Succeeded)-standing)
 		n = min(n, int(*job.Spec.Completions)-gone-FailedIndexes(job))
 	}
-	if least, err := strconv.Atoi(job.Spec.Template.Annotations[v1alpha1.MinAvailableAnnotation]); err == nil && least > 0 {
+	least, err := strconv.Atoi(job.Spec.Template.Annotations[v1alpha1.MinAvailableAnnotation])
+	if err == nil && least > 0 {
 		n = min(n, least) // it is elastic: what its pods say counts, and the PodGroup says the same
 	}
 	return Members{Min: max(0, n)}

@@ -208,8 +208,8 @@ func (r *Reclaim) Overshooting(queue string, jobs []Job) map[string]bool {
 //  2. Of a resource that is not contested there is enough for all, but the job may lack it in one piece. A queue
 //     inside its own share takes it from those that have more than they deserve, and that keep what their owners
 //     state.
-//  3. An ancestor of a reclaiming queue that would have more than it deserves with its part of the job gets no more from
-//     outside than it lacks without. The rest comes from below it.
+//  3. An ancestor of a reclaiming queue that would have more than it deserves with its part of the job gets no more
+//     from outside than it lacks without. The rest comes from below it.
 type Budget struct {
 	*Reclaim
 	parts bool
