@@ -52,7 +52,7 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	e := r.entries[name]
 	if e == nil || e.pods[index] == nil || e.pods[index].UID != pod.UID {
 		r.mu.Unlock()
-		return fmt.Errorf("binding reserve pod %s/%s: Reservation %q asks for it no more", pod.Namespace, pod.Name, name)
+		return fmt.Errorf("binding reserve pod %s/%s: Reservation %q no longer asks for it", pod.Namespace, pod.Name, name)
 	}
 	if e.round == nil {
 		e.round = &round{at: map[int32]string{}, done: make(chan struct{})}
@@ -102,7 +102,7 @@ func (r *Registry) reservePodReleased(pod *v1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == pod.UID {
-		e.fail(fmt.Sprintf("placement %d came to nothing", index))
+		e.fail(fmt.Sprintf("placement %d was given up: it could not be bound", index))
 	}
 }
 

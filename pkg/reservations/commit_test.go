@@ -225,7 +225,7 @@ func TestNobodyAsksAnyMore(t *testing.T) {
 		if err := <-waits; err == nil || !strings.Contains(err.Error(), "has ended") {
 			t.Errorf("the first: %v", err)
 		}
-		if err := s.Bind(t.Context(), pods[1], "node-1"); err == nil || !strings.Contains(err.Error(), "asks for it no more") {
+		if err := s.Bind(t.Context(), pods[1], "node-1"); err == nil || !strings.Contains(err.Error(), "no longer asks for it") {
 			t.Errorf("the second: %v", err)
 		}
 		for _, pod := range pods {

@@ -101,7 +101,7 @@ func (r *Registry) withoutPlacements(now *v1alpha1.Reservation, nodes []string, 
 	next.Status.Phase, next.Status.NodeName = v1alpha1.ReservationPending, ""
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: v1alpha1.ReservationReasonPreempted,
-		Message: fmt.Sprintf("%d of %d placements made way for pods of priority %d: other places are sought",
+		Message: fmt.Sprintf("%d of %d placements were preempted by pods of priority %d; scheduling them again",
 			before-len(next.Status.Placements), before, priority),
 		ObservedGeneration: next.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	})

@@ -62,8 +62,8 @@ func TestYield(t *testing.T) {
 		held   string
 		says   string
 	}{
-		"on one of its nodes":              {held: "b: 4", says: "1 of 2 placements made way for pods of priority 1000: other places are sought"},
-		"somebody else writes meanwhile":   {fail: []error{conflict, conflict}, held: "b: 4", says: "1 of 2 placements made way for pods of priority 1000: other places are sought"},
+		"on one of its nodes":              {held: "b: 4", says: "1 of 2 placements were preempted by pods of priority 1000; scheduling them again"},
+		"somebody else writes meanwhile":   {fail: []error{conflict, conflict}, held: "b: 4", says: "1 of 2 placements were preempted by pods of priority 1000; scheduling them again"},
 		"the API server does not answer":   {fail: []error{errors.New("no answer")}, fails: true, held: "a: 3, b: 4"},
 		"somebody else is to make way":     {holder: hold.Holder{Profile: "reservation", Group: "other"}, held: "a: 3, b: 4"},
 		"a gang that holds something, too": {holder: hold.Holder{Profile: "lockstep-scheduler", Group: "ns/g"}, held: "a: 3, b: 4"},

@@ -49,9 +49,9 @@ func (r *Registry) Missing(pod *v1.Pod) string {
 	case e == nil:
 		return asks + ", which does not exist or has ended"
 	case !slices.Contains(r.owners.Of(pod), name):
-		return asks + ", of whose owners the pod is none: see its spec.owners"
+		return asks + ": the pod matches none of its spec.owners"
 	case len(e.places) == 0 && len(e.object.Status.Placements) > 0:
-		return asks + ", of which all has been used"
+		return asks + ", which is fully used"
 	case len(e.places) == 0 && e.object.Spec.StartTime != nil:
 		return asks + ", which holds nothing before its spec.startTime, " +
 			e.object.Spec.StartTime.UTC().Format(time.RFC3339) + ": from then on see its condition Scheduled"

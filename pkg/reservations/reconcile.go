@@ -234,7 +234,7 @@ func (r *Registry) createReservePods(ctx context.Context, e *entry, now *v1alpha
 		return nil
 	}
 	r.mu.Lock()
-	e.fail("other places are sought")
+	e.fail("its placements are being scheduled again")
 	r.mu.Unlock()
 	r.withdrawReservePods(e)
 	e.attempt++

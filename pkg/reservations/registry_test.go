@@ -349,10 +349,10 @@ func TestMissing(t *testing.T) {
 		name, label, want string
 	}{
 		"it is held":          {"held", "owner", ""},
-		"it is another's":     {"held", "other", "of whose owners the pod is none"},
+		"it is another's":     {"held", "other", "the pod matches none of its spec.owners"},
 		"it is pending":       {"pending", "owner", "holds nothing yet"},
 		"it has not begun":    {"later", "owner", "holds nothing before its spec.startTime, 2027-01-15T08:00:00Z"},
-		"it is used up":       {"used", "owner", "all has been used"},
+		"it is used up":       {"used", "owner", "is fully used"},
 		"there is none":       {"nosuch", "owner", "does not exist"},
 		"none is asked for":   {"", "owner", ""},
 		"a reserve pod needs": {"nosuch", "reserve", ""},

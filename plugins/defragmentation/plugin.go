@@ -227,7 +227,7 @@ type round struct {
 func (r *round) demandsForResource(ctx context.Context, waiting []*demand) (asking []*demand) {
 	asking = slices.DeleteFunc(slices.Clone(waiting), func(d *demand) bool { return !d.asks })
 	if others := len(waiting) - len(asking); others > 0 {
-		klog.FromContext(ctx).V(1).Info("No moves are sought for what does not ask for the resourceType of the policy",
+		klog.FromContext(ctx).V(1).Info("Skipping pending gangs and pods that do not request the resourceType of the policy",
 			"gangsAndPods", others, "resourceType", r.args.ResourceType)
 	}
 	return asking
@@ -243,7 +243,8 @@ func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.
 			break
 		}
 		if since := r.clock.Since(d.since); since < r.args.WaitedFor.Duration {
-			logger.V(1).Info("It is too early for moves", "for", d.name, "waits", since, "waitedFor", r.args.WaitedFor.Duration)
+			logger.V(1).Info("Not looking for moves yet: pending for less than waitedFor", "for", d.name,
+				"waits", since, "waitedFor", r.args.WaitedFor.Duration)
 			continue
 		}
 		if p := r.planned(d, plans); p != nil {

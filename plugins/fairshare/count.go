@@ -33,7 +33,7 @@ func (d *Dispatcher) isWithdrawn(pod *v1.Pod) bool {
 // nodeOf returns the node that a pod has, or that the scheduler has given to it; empty for none.
 func (d *Dispatcher) nodeOf(pod *v1.Pod) string { return cmp.Or(pod.Spec.NodeName, d.assumed[pod.UID]) }
 
-// schedulablePod is there, but also nil if the pod cannot be scheduled as it is: it counts nowhere then.
+// schedulablePod is existingPod, but nil also if the pod cannot be scheduled as it is: it counts nowhere then.
 func (d *Dispatcher) schedulablePod(pod *v1.Pod) *v1.Pod {
 	if now := d.existingPod(pod); now != nil && gangspec.CheckPod(now) == nil {
 		return now
@@ -41,7 +41,7 @@ func (d *Dispatcher) schedulablePod(pod *v1.Pod) *v1.Pod {
 	return nil
 }
 
-// pendingPod is current, but also nil if the pod does not wait for a node.
+// pendingPod is schedulablePod, but nil also if the pod does not wait for a node.
 func (d *Dispatcher) pendingPod(pod *v1.Pod) *v1.Pod {
 	if now := d.schedulablePod(pod); now != nil && objectstate.AwaitsNode(now) {
 		return now

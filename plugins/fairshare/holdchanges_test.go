@@ -231,8 +231,8 @@ func TestConstantStatus(t *testing.T) {
 		queue queueing.Queue
 		want  string
 	}{
-		"a share":   {queueing.Queue{Name: "a"}, `queue "a" has its share of nvidia.com/gpu: others of it have to make way`},
-		"a ceiling": {queueing.Queue{Name: "a", Capability: gpus(4)}, `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`},
+		"a share":   {queueing.Queue{Name: "a"}, `queue "a" has its share of nvidia.com/gpu: other jobs of the queue would have to be preempted`},
+		"a ceiling": {queueing.Queue{Name: "a", Capability: gpus(4)}, `queue "a" would exceed its capability of 4 nvidia.com/gpu: other jobs of the queue would have to be preempted`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9, c.queue, queueing.Queue{Name: "b"})

@@ -132,8 +132,8 @@ func TestWhatToSay(t *testing.T) {
 // first time it is told when it fails.
 func TestReworded(t *testing.T) {
 	for gives, want := range map[string]string{
-		string(queueing.Behind):     `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
-		string(queueing.Capability): `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
+		string(queueing.Behind):     `queue "a" would exceed its capability of 4 nvidia.com/gpu: other jobs of the queue would have to be preempted`,
+		string(queueing.Capability): `queue "a" would exceed its capability of 4 nvidia.com/gpu: other jobs of the queue would have to be preempted`,
 		v1.PodReasonUnschedulable:   "",
 	} {
 		d := newDispatcher(t, 100, 9, queueing.Queue{Name: "a", Capability: gpus(4)})

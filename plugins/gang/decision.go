@@ -53,7 +53,7 @@ func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result
 		d.Nodes = len(nodes)
 	}
 	if pl.decisions.Add(a.Group, pl.clock.Now(), d) {
-		klog.FromContext(ctx).V(3).Info("Planned a gang", "decision", d)
+		klog.FromContext(ctx).V(3).Info("Planned gang", "decision", d)
 	}
 }
 

@@ -67,7 +67,7 @@ func (l *loss) text() string {
 	n, of := len(l.Pods), len(l.Gang.Pods)
 	switch {
 	case l.Broken:
-		return fmt.Sprintf("%d of %d pods, fewer than the minimum of %d that would be of use, %s", n, of, l.Gang.Min, l.done)
+		return fmt.Sprintf("%d of %d pods, of a gang below its minimum of %d, %s", n, of, l.Gang.Min, l.done)
 	case l.Kind == victim.Safe:
 		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, l.Gang.Min, l.done)
 	case of == 1:

@@ -30,11 +30,11 @@ func (s *searching) recordDomain(at domain, result *found, simulated bool) {
 	case simulated && s.d.cutShort:
 		one.Outcome = "cut short: no choice of victims fitted within searchTimeout"
 	case simulated && s.d.overBudget:
-		one.Outcome = "does not fit by what queues, or jobs, have beyond their share"
+		one.Outcome = "does not fit without taking more from queues, or jobs, than they have beyond their share"
 	case simulated:
 		one.Outcome = "does not fit, though the resources would do"
 	case s.round == nil:
-		one.Outcome = "short, and no pod is to be evicted yet: only what other gangs hold would be given up"
+		one.Outcome = "short, and no pod may be evicted yet: only what other gangs hold can be given up"
 	default:
 		one.Outcome = "short even if every eligible pod were evicted"
 	}

@@ -62,7 +62,7 @@ func (e *execution) tellEvicted(ctx context.Context, p *evictions.Preemption, to
 			continue // lockstep-controller writes native PodGroups by their pods
 		}
 		if err := status.WriteScheduled(ctx, e.groups, one.Key, v1alpha1.ReasonEvicted, message, now); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to tell that a gang was evicted", "gang", one.Key)
+			klog.FromContext(ctx).Error(err, "Failed to record on the PodGroup that its gang was evicted", "gang", one.Key)
 		}
 	}
 }

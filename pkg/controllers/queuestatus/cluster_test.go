@@ -339,7 +339,7 @@ func TestReady(t *testing.T) {
 		"pools that are there":       {[]*v1alpha1.Queue{queueOf("a", inPools("large", "1", "1"))}, v1alpha1.QueueReasonServing, "the queue serves pods"},
 		"a pool that is not":         {[]*v1alpha1.Queue{queueOf("a", inPools("larg", "1", "1"))}, v1alpha1.QueueReasonServing, "the queue serves pods; spec.pools[larg]: the scheduler's configuration has no such pool: correct the name, or add the pool to the arguments of FairShare"},
 		"amounts that do not go together": {[]*v1alpha1.Queue{queueOf("a", inPools("large", "8", "4"))}, v1alpha1.QueueReasonServing,
-			"the queue serves pods; spec.pools[large]: guarantee of 8 cpu exceeds capability of 4, and capability holds: correct one of them"},
+			"the queue serves pods; spec.pools[large]: guarantee of 8 cpu exceeds capability of 4; the capability applies: correct one of them"},
 		"a resource that no node has": {[]*v1alpha1.Queue{queueOf("a", deserving("example.com/gpus", "1"))}, v1alpha1.QueueReasonUnknownResource,
 			"the queue serves pods; no node has example.com/gpus: correct the name, unless such nodes are still to come"},
 		"it states what cannot be": {[]*v1alpha1.Queue{queueOf("a", deserving("cpu", "1e30"))}, v1alpha1.QueueReasonInvalid, "nothing more is admitted: spec.deserved[cpu] is 1e30: want at most 1P"},

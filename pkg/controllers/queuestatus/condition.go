@@ -101,7 +101,8 @@ func warnings(said []v1alpha1.QueuePool, pool []config.Pool) string {
 			for _, name := range slices.Sorted(maps.Keys(pair.lesser)) {
 				less := pair.lesser[name]
 				if more, said := pair.larger[name]; said && less.Cmp(more) > 0 {
-					list = append(list, fmt.Sprintf("spec.pools[%s]: %s of %s %s exceeds %s of %s, and %s holds: correct one of them",
+					list = append(list, fmt.Sprintf(
+						"spec.pools[%s]: %s of %s %s exceeds %s of %s; the %s applies: correct one of them",
 						p.Name, pair.less, less.String(), name, pair.more, more.String(), pair.holds))
 				}
 			}

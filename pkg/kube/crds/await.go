@@ -32,7 +32,7 @@ func Await(ctx context.Context, mapper meta.RESTMapper, kind schema.GroupVersion
 		switch {
 		case err == nil:
 			if told {
-				logger.Info("The CRD is there", "kind", kind.String())
+				logger.Info("The API server serves the kind now", "kind", kind.String())
 			}
 			return true, nil
 		case !meta.IsNoMatchError(err):

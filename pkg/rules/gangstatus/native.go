@@ -106,7 +106,7 @@ func disruption(pods []*v1.Pod, was bool) *metav1.Condition {
 			}
 			return &metav1.Condition{
 				Type: schedulingv1beta1.DisruptionTarget, Status: metav1.ConditionFalse, Reason: ReasonNotDisrupted,
-				Message: "pods of the PodGroup run that are not being preempted",
+				Message: "pods of the PodGroup are running that are not being preempted",
 			}
 		}
 		if target == nil {

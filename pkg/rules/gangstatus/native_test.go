@@ -42,7 +42,7 @@ func TestNativeConditions(t *testing.T) {
 		done     = is(initially, "True", ReasonScheduled, `gang "team/train" has its minimum of 2 members bound`)
 		theirs   = is(initially, "False", v1alpha1.ReasonUnschedulable, "theirs")
 		doomed   = is(target, "True", "PreemptionByScheduler", "for others")
-		spared   = is(target, "False", ReasonNotDisrupted, "pods of the PodGroup run that are not being preempted")
+		spared   = is(target, "False", ReasonNotDisrupted, "pods of the PodGroup are running that are not being preempted")
 	)
 	basic := schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}
 	for sentence, c := range map[string]struct {

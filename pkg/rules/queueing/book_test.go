@@ -162,8 +162,8 @@ func TestNext(t *testing.T) {
 			total: gpus(9), queues: []Queue{{Name: "shut", Closed: true}, {Name: "loose", Parent: "gone"}, {Name: "bad", Fault: "spec.deserved[cpu] is -1: want 0 or more"}, {Name: "below", Parent: "bad"}},
 			jobs: []Job{of("shut", 1, gpus(1)), of("unknown", 2, gpus(1)), of("loose", 3, gpus(1)), of("bad", 4, gpus(1)), of("below", 5, gpus(1))},
 			why: map[string]string{
-				"bad-4": `queue "bad" cannot serve: spec.deserved[cpu] is -1: want 0 or more`, "below-5": `queue "bad" cannot serve: spec.deserved[cpu] is -1: want 0 or more`,
-				"shut-1": `queue "shut" is closed`, "unknown-2": `queue "unknown" does not exist`, "loose-3": `queue "loose" cannot serve: queue "gone", the parent of "loose", does not exist: create it, or change spec.parent of "loose"`,
+				"bad-4": `queue "bad" admits no jobs: spec.deserved[cpu] is -1: want 0 or more`, "below-5": `queue "bad" admits no jobs: spec.deserved[cpu] is -1: want 0 or more`,
+				"shut-1": `queue "shut" is closed`, "unknown-2": `queue "unknown" does not exist`, "loose-3": `queue "loose" admits no jobs: queue "gone", the parent of "loose", does not exist: create it, or change spec.parent of "loose"`,
 			},
 		},
 	} {
@@ -333,7 +333,7 @@ func BenchmarkNext(b *testing.B) {
 
 // TestBriefBoundOfOneTooLarge: a job that alone asks for more than a ceiling is not told that others have to make way.
 func TestBriefBoundOfOneTooLarge(t *testing.T) {
-	for need, want := range map[int64]string{4: "others have to make way", 5: "5 nvidia.com/gpu asked for"} {
+	for need, want := range map[int64]string{4: "other jobs of the queue would have to be preempted", 5: "5 nvidia.com/gpu asked for"} {
 		b := Bound{Reason: Capability, Queue: "a", Resource: gpu, Used: 4, Need: need, Most: 4}
 		if got := b.Brief(); got != `queue "a" would exceed its capability of 4 nvidia.com/gpu: `+want {
 			t.Errorf("%d asked for: %s", need, got)

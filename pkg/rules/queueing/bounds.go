@@ -75,14 +75,15 @@ func (b Bound) String() string {
 func (b Bound) Brief() string {
 	switch {
 	case b.Reason == Overused && b.Alone:
-		return fmt.Sprintf("the cluster has no free %s: others have to make way", resource.Title(b.Resource))
+		return fmt.Sprintf("the cluster has no free %s: other jobs would have to be preempted", resource.Title(b.Resource))
 	case b.Reason == Overused:
-		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
+		return fmt.Sprintf("queue %q has its share of %s: other jobs of the queue would have to be preempted",
+			b.Queue, resource.Title(b.Resource))
 	case b.behindOthers():
-		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for "+
-			"nodes, too", b.Queue, only(b.Resource, b.Most))
+		return fmt.Sprintf("queue %q would exceed its capability of %s together with earlier jobs that wait for nodes",
+			b.Queue, only(b.Resource, b.Most))
 	}
-	awaited := "others have to make way"
+	awaited := "other jobs of the queue would have to be preempted"
 	if b.Need > b.Most {
 		awaited = only(b.Resource, b.Need) + " asked for"
 	}

@@ -26,8 +26,8 @@ const (
 	Overused Reason = v1.PodReasonUnschedulable
 	// Capability: the queue, or one above it, would exceed its ceiling.
 	Capability Reason = "QueueCapability"
-	// Behind: it would, together with jobs that come before and wait for nodes, too. More nodes do not help, since those
-	// jobs would get them first; room that is there now does.
+	// Behind: it would, together with earlier jobs that wait for nodes. More nodes do not help, since those jobs would
+	// get them first; room that is there now does.
 	Behind Reason = "QueueBehindOthers"
 	// Passed: a job that comes first does not fit, and was passed often enough.
 	Passed Reason = "QueuePassed"
@@ -102,11 +102,11 @@ func (b *Book) Shut(queues ...string) Wait {
 		case q == nil || q.spec == nil:
 			return Wait{NotFound, textNotFound(name)}
 		case q.noWay != "":
-			return Wait{ParentMissing, fmt.Sprintf("queue %q cannot serve: %s", name, q.noWay)}
+			return Wait{ParentMissing, fmt.Sprintf("queue %q admits no jobs: %s", name, q.noWay)}
 		case b.closed(q):
 			shut := q.path[slices.IndexFunc(q.path, func(at string) bool { return b.queues[at].spec.shut() })]
 			if fault := b.queues[shut].spec.Fault; fault != "" {
-				return Wait{Invalid, fmt.Sprintf("queue %q cannot serve: %s", shut, fault)}
+				return Wait{Invalid, fmt.Sprintf("queue %q admits no jobs: %s", shut, fault)}
 			}
 			return Wait{Closed, fmt.Sprintf("queue %q is closed", shut)}
 		}

@@ -173,14 +173,14 @@ func TestNext(t *testing.T) {
 		},
 		"a cordoned node holds on, and is named": {
 			r: reserve(2, ttl(0), placed("n1", "n2")), nodes: map[string]Node{"n2": NodeCordoned},
-			want: outcome{Phase: "Available", Placed: "0@n1=0 1@n2=0 ", Ready: "True/Available", Message: "2 placements are held until it is deleted; cordoned, and still held: node n2: owners come there after kubectl uncordon"},
+			want: outcome{Phase: "Available", Placed: "0@n1=0 1@n2=0 ", Ready: "True/Available", Message: "2 placements are held until it is deleted; cordoned, and still held: node n2: owners can use it after kubectl uncordon"},
 		},
 		"a node that is not ready, too": {
 			r: reserve(2, ttl(0), placed("n1", "n2")), nodes: map[string]Node{"n1": NodeCordoned, "n2": NodeNotReady},
 			want: outcome{
 				Phase: "Available", Placed: "0@n1=0 1@n2=0 ", Ready: "True/Available",
-				Message: "2 placements are held until it is deleted; cordoned, and still held: node n1: owners come there after kubectl uncordon; " +
-					"not ready, and still held: node n2: owners come there when kubelet reports again; if it does not, delete the node",
+				Message: "2 placements are held until it is deleted; cordoned, and still held: node n1: owners can use it after kubectl uncordon; " +
+					"not ready, and still held: node n2: owners can use it when kubelet reports again; if it does not, delete the node",
 			},
 		},
 		"used once, it has succeeded": {

@@ -50,12 +50,12 @@ func (l *snapshot) textHeld(r *v1alpha1.Reservation) string {
 	}
 	text += " until " + textEnd(r)
 	if len(l.cordoned) > 0 {
-		text += fmt.Sprintf("; cordoned, and still held: %s: owners come there after kubectl uncordon",
+		text += fmt.Sprintf("; cordoned, and still held: %s: owners can use it after kubectl uncordon",
 			textNames("node", l.cordoned))
 	}
 	if len(l.notReady) > 0 {
-		text += fmt.Sprintf("; not ready, and still held: %s: owners come there when kubelet reports again; if it does "+
-			"not, delete the node", textNames("node", l.notReady))
+		text += fmt.Sprintf("; not ready, and still held: %s: owners can use it when kubelet reports again; "+
+			"if it does not, delete the node", textNames("node", l.notReady))
 	}
 	return text
 }

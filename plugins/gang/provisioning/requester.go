@@ -91,7 +91,7 @@ func (r *Requester) Run(ctx context.Context) {
 		return
 	}
 	if err := r.watch(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to watch ProvisioningRequests; none is made")
+		klog.FromContext(ctx).Error(err, "Failed to watch ProvisioningRequests; none are created")
 		return
 	}
 	workloop.Run(ctx, r.queue, r.sync, "Failed to see to the ProvisioningRequest of a gang; trying again")

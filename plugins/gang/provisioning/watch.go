@@ -45,7 +45,7 @@ func (r *Requester) watch(ctx context.Context) error {
 		if !apierrors.IsForbidden(err) {
 			cache.DefaultWatchErrorHandler(ctx, reflector, err)
 		} else if told.CompareAndSwap(false, true) {
-			klog.FromContext(ctx).Error(err, "May not watch ProvisioningRequests, and makes none; apply "+Role)
+			klog.FromContext(ctx).Error(err, "Not allowed to watch ProvisioningRequests, so none are created; apply "+Role)
 		}
 	})
 	if err != nil {

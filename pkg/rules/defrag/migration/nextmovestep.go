@@ -172,7 +172,7 @@ func (s *step) pending() {
 		status.Phase = v1alpha1.MigrationRunning
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MigrationEvicted) // so that its transition time is now
 		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonPodGone,
-			fmt.Sprintf("pod %s went before it was evicted; its successor is awaited", spec.PodName))
+			fmt.Sprintf("pod %s was deleted before it was evicted; waiting for its replacement", spec.PodName))
 	case !s.podRuns():
 		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s with UID %s is no longer running", spec.PodName,
 			spec.PodUID))
