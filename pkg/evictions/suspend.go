@@ -38,7 +38,7 @@ type Jobs struct {
 	EvictBy string
 }
 
-// WholeJob is a Job all of whose pods on nodes are to be evicted, and that is to be suspended for it.
+// WholeJob is a Job that will be suspended because all of its pods on nodes will be evicted.
 type WholeJob struct {
 	Name types.NamespacedName
 	UID  types.UID
@@ -59,7 +59,7 @@ func (j *Jobs) evictBy(f *gangstate.RunningGang) string {
 	return j.EvictBy
 }
 
-// WholeJobs returns the Jobs that are to be suspended in order to evict these pods of gangs: the gang asks for it, and
+// WholeJobs returns the Jobs to suspend in order to evict these pods of gangs: the gang asks for it, and
 // no other pod of the Job is on a node.
 func (e *Evictor) WholeJobs(together []gangstate.RunningGang, victims []*v1.Pod) ([]WholeJob, error) {
 	chosen := make(map[types.UID]bool, len(victims))

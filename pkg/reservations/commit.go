@@ -157,7 +157,7 @@ func (r *Registry) beginWrite(e *entry) {
 	r.writing.Add(1)
 }
 
-// endWrite records that the write is over, whether or not the placements are held: owners need not wait any more.
+// endWrite records that the write is over, whether or not the placements are held: owners no longer have to wait.
 func (r *Registry) endWrite(e *entry, at map[int32]string) {
 	r.mu.Lock()
 	e.writing = false
@@ -289,7 +289,7 @@ func (r *Registry) holdPlacements(written *v1alpha1.Reservation, e *entry, at ma
 			errs = append(errs, fmt.Errorf("binding reserve pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 	}
-	if len(errs) > 0 { // their places are held all the same: the pods are not needed any more
+	if len(errs) > 0 { // their places are held all the same: the pods are no longer needed
 		for _, pod := range pods {
 			r.RemoveReservePod(pod)
 		}

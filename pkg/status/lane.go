@@ -46,7 +46,7 @@ const (
 	lookAgain = time.Second
 	// turnTime is how long a reason is written to pods of a key before the next key has its turn.
 	turnTime = time.Second
-	// freshFor is how long what there is to write counts as true without asking again.
+	// freshFor is how long an answer of what to write counts as true without asking again.
 	freshFor = 50 * time.Millisecond
 	// atOnce is how many writes of a lane are under way at most: the API server answers more requests than these.
 	atOnce = 16
@@ -54,7 +54,7 @@ const (
 	againAtOnce = 4
 )
 
-// NewLane makes a lane of so many writes per second of other words. say returns what is to be written for a key at the
+// NewLane makes a lane of so many writes per second of other words. say returns what to write for a key at the
 // moment; it is called right before writes.
 func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32,
 	say func(K) PendingCondition) *ConditionQueue[K] {
@@ -65,7 +65,7 @@ func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32,
 	}
 }
 
-// Tell makes the lane write to the pods of a key what there is to say, if they do not have it yet.
+// Tell makes the lane write to the pods of a key what say returns for it, if they do not have it yet.
 func (l *ConditionQueue[K]) Tell(key K) { l.queue.Add(key) }
 
 // Wait waits for a part of the lane's rate, for what is written elsewhere than to pods.
@@ -108,7 +108,7 @@ func (l *ConditionQueue[K]) turn(ctx context.Context, key K) {
 		if err != nil {
 			return // the process ends
 		}
-		if now = l.ask(key, now); len(now.pods) == 0 { // it took a while, and is not so any more
+		if now = l.ask(key, now); len(now.pods) == 0 { // it took a while, and no longer holds
 			<-places
 			l.later(key, now)
 			return
@@ -145,7 +145,7 @@ const (
 	words
 )
 
-// ask finds out what is to be done next for a key, unless that is known.
+// ask finds out what to do next for a key, unless that is known.
 func (l *ConditionQueue[K]) ask(key K, known step) step {
 	if now := time.Now(); len(known.pods) == 0 || now.Sub(known.asked) > freshFor {
 		known = l.next(l.say(key), now)
@@ -195,7 +195,7 @@ func (l *ConditionQueue[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Pen
 	})
 }
 
-// next returns what is to be done next: write to the pods that give another reason, or to one to which a write failed,
+// next returns what to do next: write to the pods that give another reason, or to one to which a write failed,
 // or to one that gives the reason in other words.
 func (l *ConditionQueue[K]) next(s PendingCondition, now time.Time) step {
 	next := step{saying: s, asked: now}

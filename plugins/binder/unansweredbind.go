@@ -56,9 +56,9 @@ const (
 	bound
 	// elsewhere: another scheduler bound the pod to another node.
 	elsewhere
-	// gone: the pod is deleted, or being deleted; none of our Bindings can be stored any more.
+	// gone: the pod is deleted, or being deleted; none of our Bindings can still be stored.
 	gone
-	// failed: it is not stored, and none of the calls can be stored any more.
+	// failed: it is not stored, and none of the calls can still be stored.
 	failed
 )
 
@@ -75,7 +75,7 @@ type question struct {
 	node string
 
 	times int
-	// openUntil is when the last call without an answer can be stored no more.
+	// openUntil is when the last call without an answer can no longer be stored.
 	openUntil time.Time
 	// refused: the last call was answered with no.
 	refused bool

@@ -61,7 +61,7 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 		}
 	}
 	if len(plan.Places) == 0 {
-		return map[types.UID]string{}, "", nil // no pod is to be placed
+		return map[types.UID]string{}, "", nil // no pods have to be placed
 	}
 	var nodes []int
 	for _, part := range plan.Places {

@@ -43,7 +43,7 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 	return !member || at.WaitsForRoom
 }
 
-// whole reports whether everything exists that is to be placed with a pod, as far as is known.
+// whole reports whether everything that must be placed with a pod exists, as far as is known.
 func (d *Dispatcher) whole(uid string) bool {
 	pod := d.countedPod(types.UID(uid))
 	if pod == nil {
@@ -76,8 +76,8 @@ func (d *Dispatcher) First(which turns.Selection) (turns.Job, bool) {
 }
 
 // Admit begins the turn of a job that First has returned. Gangs that come after it give back what they hold under a
-// ceiling that is in its way. Admit returns the pod to let into the scheduling queue; nil if the job does not wait any
-// more.
+// ceiling that is in its way. Admit returns the pod to let into the scheduling queue; nil if the job no longer
+// waits.
 func (d *Dispatcher) Admit(ctx context.Context, job string) *v1.Pod {
 	pod, giveBack := d.admit(job)
 	if len(giveBack) > 0 {

@@ -50,7 +50,7 @@ type Dispatcher struct {
 	mu sync.Mutex
 	// book has the jobs and their queues, and decides.
 	book *queueing.Book
-	// nodes are what there is to be shared, and which part of it pods may use; usage counts what queues use of it, and
+	// nodes are the capacity to be shared, and which part of it pods may use; usage counts what queues use of it, and
 	// devices the devices that nodes have.
 	nodes   *pools.Cluster
 	usage   *usage.Counter
@@ -116,7 +116,7 @@ type placed struct {
 
 // Gangs is what the Dispatcher needs to know of the gangs of all profiles.
 type Gangs interface {
-	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
+	// Wants returns what must be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
 	// GangOf returns the gang of a pod; false where it is in none.
 	GangOf(pod *v1.Pod) (gangspec.Key, bool)
@@ -162,7 +162,7 @@ func NewDispatcher(gangs Gangs, holds *ledger.Shared, victims func(holder hold.H
 // before anything is watched.
 func (d *Dispatcher) OnChange(changed func()) { d.changed = changed }
 
-// share sets what there is to be shared. Nothing is counted yet.
+// share sets the capacity to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {
 	d.nodes, d.devices = nodes, devicecounts.NewCounts(deviceClasses)
 	d.claims = deviceclaims.New(d.devices)

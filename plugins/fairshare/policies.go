@@ -100,7 +100,7 @@ type fairer struct {
 	lost map[string]queueing.Vector
 }
 
-// fairer returns the judge of the policy drf, with what the preemptor has, and all that is to be placed of it.
+// fairer returns the judge of the policy drf, with what the preemptor has, and all of it that must be placed.
 func (d *Dispatcher) fairer(preemptor extensionpoints.Gang) judge {
 	d.lock()
 	need := d.needs(preemptor)[0].Total()

@@ -50,7 +50,7 @@ func (d *Dispatcher) SetReserved(reserved Reserved) {
 	d.reserved = reserved
 }
 
-// covered reports whether everything that is to be placed with a pod is held for it, and counts as used
+// covered reports whether everything that must be placed with a pod is held for it, and counts as used
 // by its own queue already: it takes nothing from other jobs, and has no turn to wait for. A queue that admits nothing
 // admits only what comes in place of a pod that was moved.
 func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {

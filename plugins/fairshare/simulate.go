@@ -50,7 +50,7 @@ func (c *limits) Clone() fwk.StateData {
 	return &limits{pools: c.pools, bounds: slices.Clone(c.bounds), ofAll: ofAll, gone: maps.Clone(c.gone)}
 }
 
-// why describes the first limit that is exceeded; empty if none is any more.
+// why describes the first limit that is exceeded; empty once none is.
 func (c *limits) why() string {
 	if bound, exceeded := queueing.Exceeds(c.bounds); exceeded {
 		return bound.Brief()

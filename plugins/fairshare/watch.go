@@ -27,7 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 )
 
-// watch starts the watches of what there is, what runs and waits, and the queues.
+// watch starts the watches of nodes and other capacity, of pods, and of queues.
 func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	d.namespaces = factory.Core().V1().Namespaces().Lister()
@@ -106,7 +106,7 @@ func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
 	}
 }
 
-// change changes what there is, or the queues, and makes somebody ask whose turn it is then.
+// change changes the capacity, or the queues, and makes somebody ask whose turn it is then.
 func (d *Dispatcher) change(do func()) {
 	defer d.lock()()
 	do()
@@ -184,7 +184,7 @@ func (d *Dispatcher) podEnded(pod *v1.Pod) {
 	d.ended = append(d.ended, pod)
 }
 
-// dropEnded counts pods no more that had ended when it was last called, and of which the scheduler's cache has said
+// dropEnded stops counting pods that had ended when it was last called, and of which the scheduler's cache has said
 // nothing since.
 func (d *Dispatcher) dropEnded() {
 	defer d.lock()()

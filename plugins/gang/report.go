@@ -65,7 +65,7 @@ func newQueue[T comparable]() workqueue.TypedRateLimitingInterface[T] {
 	return workqueue.NewTypedRateLimitingQueue(limiter)
 }
 
-// recordEffects notes what there is to report.
+// recordEffects queues the reports that effects ask for.
 func (t *statusReporter) recordEffects(e gangstate.Effects) {
 	for _, pod := range e.Expire {
 		t.marks.Add(mark{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
@@ -136,7 +136,7 @@ func (t *statusReporter) all() {
 	}
 }
 
-// toTell returns what is to be reported of a gang now; false for nothing, or not yet.
+// toTell returns what to report about a gang now; false for nothing, or not yet.
 func (t *statusReporter) toTell(key gangspec.Key) (gangstate.Explanation, bool) {
 	e, ok := t.pl.Explanation(key)
 	if !ok || e.Reason == "" {
@@ -171,7 +171,7 @@ func (t *statusReporter) scheduleReport(key gangspec.Key) {
 	}
 }
 
-// Explanation returns why a gang waits, with everything considered, as it is to be reported now.
+// Explanation returns why a gang waits, with everything considered, in the form that is reported.
 func (pl *Gang) Explanation(key gangspec.Key) (gangstate.Explanation, bool) {
 	e, ok := pl.gangs.Explanation(key)
 	if !ok || e.Running || len(e.Pending) == 0 {
@@ -200,7 +200,7 @@ func (pl *Gang) Explanation(key gangspec.Key) (gangstate.Explanation, bool) {
 	return e, ok
 }
 
-// outdated returns the members whose status has an old reason of a gang that has nothing to explain any more: for
+// outdated returns the members whose status has an old reason of a gang that no longer has anything to explain: for
 // example, that members were missing. The reason of an attempt, or of a queue, may still hold, and is replaced
 // by the next one.
 func outdated(pending []*v1.Pod) (pods []*v1.Pod) {

@@ -118,7 +118,7 @@ func (pl *GangPreemption) Name() string { return Name }
 // Gangs looks up gangs of all profiles.
 type Gangs interface {
 	evictions.Gangs
-	// Wants returns what is to be placed if a pod is scheduled; false if its place is decided.
+	// Wants returns what must be placed if a pod is scheduled; false if its place is decided.
 	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
 	// Placing reports whether a holder is a group that only waits for capacity.
 	Placing(holder hold.Holder) bool

@@ -33,7 +33,7 @@ var _ fwk.QueueSortPlugin = &QueueSort{}
 // Name returns the name of the plugin.
 func (pl *QueueSort) Name() string { return Name }
 
-// Less reports whether a is to be scheduled before b.
+// Less reports whether a should be scheduled before b.
 func (pl *QueueSort) Less(a, b fwk.QueuedEntityInfo) bool {
 	return pl.order.Less(entryOf(a), entryOf(b))
 }

@@ -33,7 +33,7 @@ const (
 	DefragmentationRunning DefragmentationPhase = "Running"
 	// DefragmentationSucceeded: all moves are done, and what was freed has been used or held long enough. Final.
 	DefragmentationSucceeded DefragmentationPhase = "Succeeded"
-	// DefragmentationFailed: there is no plan, or it could not be carried out. Nothing is held any more. Final.
+	// DefragmentationFailed: there is no plan, or it could not be carried out. It no longer holds anything. Final.
 	DefragmentationFailed DefragmentationPhase = "Failed"
 )
 
@@ -98,7 +98,7 @@ type DefragmentationPlan struct {
 	Status DefragmentationPlanStatus `json:"status,omitempty"`
 }
 
-// DefragmentationPlanSpec is what is to be reached, and at what cost. Only approved can be changed.
+// DefragmentationPlanSpec is what the plan must achieve, and at what cost. Only approved can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.goal == oldSelf.goal && self.mode == oldSelf.mode && has(self.budget) == has(oldSelf.budget) && (!has(self.budget) || self.budget == oldSelf.budget) && has(self.holdTime) == has(oldSelf.holdTime) && (!has(self.holdTime) || duration(self.holdTime) == duration(oldSelf.holdTime)) && self.schedulerName == oldSelf.schedulerName",message="spec: only approved can be changed: make another DefragmentationPlan with what you want"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.approved || self.approved",fieldPath=".approved",message="approved: cannot be taken back: delete the plan to end it"
@@ -110,7 +110,7 @@ type DefragmentationPlanSpec struct {
 	// +kubebuilder:default=Approval
 	// +kubebuilder:validation:Enum=Approval;Execute;DryRun
 	Mode DefragmentationMode `json:"mode,omitempty"`
-	// Goal is what is to be reached.
+	// Goal is what the plan must achieve.
 	Goal DefragmentationGoal `json:"goal"`
 	// Budget is what the plan may cost.
 	//
@@ -139,7 +139,7 @@ type DefragmentationPlanSpec struct {
 	SchedulerName string `json:"schedulerName,omitempty"`
 }
 
-// DefragmentationGoal is what is to be reached: exactly one of these.
+// DefragmentationGoal is what a plan must achieve: exactly one of these.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.podGroup) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.shape) ? 1 : 0) + (has(self.empty) ? 1 : 0) == 1",message="goal: set exactly one of podGroup, pod, shape and empty"
 // +kubebuilder:validation:XValidation:rule="!has(self.pod) || has(self.pod.uid)",fieldPath=".pod",message="pod: uid is not set: set that of the very pod that waits"
@@ -183,7 +183,7 @@ type GangShape struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",messageExpression="'topology: \"' + self + '\" is no label key: write that of a node label'",message="topology: must be the key of a node label"
 	Topology string `json:"topology,omitempty"`
-	// More is how many more such gangs are to fit than do now. From 1 to 64. Default: 1.
+	// More is how many more such gangs must fit than do now. From 1 to 64. Default: 1.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -243,8 +243,8 @@ type DefragmentationBudget struct {
 	MaxEvictions int32 `json:"maxEvictions,omitempty"`
 }
 
-// DefragmentationPlanStatus is the plan, and how far it has come. What the descheduler has found does not change any
-// more; once the phase is Succeeded or Failed, nothing does.
+// DefragmentationPlanStatus is the plan, and how far it has come. What the descheduler has found no longer changes;
+// once the phase is Succeeded or Failed, nothing does.
 type DefragmentationPlanStatus struct {
 	// Phase is how far the plan has come. Succeeded and Failed are final.
 	//

@@ -38,7 +38,7 @@ const (
 	MigrationRunning MigrationPhase = "Running"
 	// MigrationSucceeded: the successor is on the target. Final.
 	MigrationSucceeded MigrationPhase = "Succeeded"
-	// MigrationFailed: nothing more will be done, and nothing is reserved any more. Final.
+	// MigrationFailed: nothing more will be done, and it no longer reserves anything. Final.
 	MigrationFailed MigrationPhase = "Failed"
 )
 
@@ -50,7 +50,7 @@ const (
 	MigrationReasonReserved = "Reserved"
 	// MigrationReasonReserving: the Reservation has no place yet.
 	MigrationReasonReserving = "Reserving"
-	// MigrationReasonReleased: nothing is reserved any more.
+	// MigrationReasonReleased: it no longer reserves anything.
 	MigrationReasonReleased = "Released"
 
 	// MigrationEvicted is the condition that the pod has been evicted.
@@ -188,8 +188,8 @@ type PodMigrationStatus struct {
 	//
 	// +optional
 	Reservation string `json:"reservation,omitempty"`
-	// Successors are the pods that may use the target once the pod is to be evicted: those of its controller, of its
-	// rank where it has one. Unset for a pod without a controller: then it is any pod that gets its name.
+	// Successors are the pods that may use the target once the pod is about to be evicted: those of its controller, of
+	// its rank where it has one. Unset for a pod without a controller: then it is any pod that gets its name.
 	//
 	// +optional
 	Successors *MigrationSuccessors `json:"successors,omitempty"`

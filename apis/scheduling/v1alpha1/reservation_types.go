@@ -33,7 +33,7 @@ const (
 	ReservationAvailable ReservationPhase = "Available"
 	// ReservationSucceeded: every placement was used once, and that was all. Final.
 	ReservationSucceeded ReservationPhase = "Succeeded"
-	// ReservationFailed: it has expired, or is being deleted. Nothing is held any more. Final.
+	// ReservationFailed: it has expired, or is being deleted. It no longer holds anything. Final.
 	ReservationFailed ReservationPhase = "Failed"
 )
 
@@ -57,7 +57,7 @@ const (
 	ReservationReasonScheduled = "Scheduled"
 	// ReservationReasonUnschedulable: it was tried and does not fit.
 	ReservationReasonUnschedulable = "Unschedulable"
-	// ReservationReasonPreempted: placements made way for pods of higher priority; others are sought.
+	// ReservationReasonPreempted: placements were preempted by pods of higher priority; they are scheduled again.
 	ReservationReasonPreempted = "Preempted"
 	// ReservationReasonWaitingForStartTime: spec.startTime is yet to come.
 	ReservationReasonWaitingForStartTime = "WaitingForStartTime"
@@ -69,7 +69,7 @@ const (
 	ReservationReasonAvailable = "Available"
 	// ReservationReasonPending: there are no placements yet.
 	ReservationReasonPending = "Pending"
-	// ReservationReasonNodeLost: nodes of placements are gone; others are sought.
+	// ReservationReasonNodeLost: nodes of placements are gone; the placements are scheduled again.
 	ReservationReasonNodeLost = "NodeLost"
 	// ReservationReasonSucceeded: every placement was used once.
 	ReservationReasonSucceeded = "Succeeded"
@@ -178,7 +178,7 @@ type ReservationSpec struct {
 	//
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// NodeNames are the nodes on which the replicas are to be held, one for each, in the order of their
+	// NodeNames are the nodes that must hold the replicas, one for each, in the order of their
 	// indexes; a node may be there several times. What is asked for is promised there from the beginning,
 	// even where it is in use: only reserve pods of this Reservation get what becomes free of it. The
 	// Reservation is Available once there is room for all replicas. Without, the scheduler chooses, and
@@ -346,7 +346,7 @@ type ReservationPlacement struct {
 	// +optional
 	Allocated v1.ResourceList `json:"allocated,omitempty"`
 	// Spent: an owner has used the placement, and with allocateOnce no other will. Nothing is held
-	// there any more.
+	// there afterwards.
 	//
 	// +optional
 	Spent bool `json:"spent,omitempty"`

@@ -31,8 +31,8 @@ MOVES is how many pods restart elsewhere, MOVED how many have, and RESTARTS how 
 gangs included that cannot do without one. BEFORE and AFTER are how many gangs of the shape fit: as predicted, and
 once the plan has come to its end as counted.
 
-A plan of mode Approval waits for approval. What is approved is what was shown: moves do not change any more once they
-have been found. It cannot be taken back; to end a plan delete it.`
+A plan of mode Approval waits for approval. What is approved is what was shown: moves no longer change once they have
+been found. It cannot be taken back; to end a plan delete it.`
 
 	example = `  # All plans
   kubectl gang defrag

@@ -13,7 +13,7 @@ import (
 type Devices struct {
 	// Counts are the devices that nodes have; nil for none.
 	Counts *devicecounts.Counts
-	// Claims, and the templates of those that are to be made, say which devices pods ask for.
+	// Claims, and the templates of those not created yet, say which devices pods ask for.
 	Claims    []*resourceapi.ResourceClaim
 	Templates []*resourceapi.ResourceClaimTemplate
 }

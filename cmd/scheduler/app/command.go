@@ -123,7 +123,7 @@ func showDecisions(set *schedulersetup.Set) error {
 	return nil
 }
 
-// endWithoutLease returns a function that ends a process that led and does not any more.
+// endWithoutLease returns a function that ends a process that no longer leads.
 func endWithoutLease(ctx context.Context) func(error) {
 	return func(err error) {
 		klog.FromContext(ctx).Error(err,

@@ -51,7 +51,7 @@ type Lease struct {
 	// there are none.
 	inFlight int
 	idle     chan struct{}
-	// doubtUntil is when the last write that ended without an answer can be stored no more.
+	// doubtUntil is when the last write that ended without an answer can no longer be stored.
 	doubtUntil Instant
 }
 
@@ -190,7 +190,7 @@ func (l *Lease) leaving(ctx context.Context) error {
 	return nil
 }
 
-// over returns an error once the lease was held and is no more.
+// over returns an error once the lease was held and no longer is.
 func (l *Lease) over() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -53,7 +53,7 @@ func (o *Order) Freeze(uid types.UID, at turns.Rank) {
 	o.positions.Store(uid, p)
 }
 
-// Forget drops the position and the place of a member that no queue holds any more.
+// Forget drops the position and the place of a member that no queue holds now.
 func (o *Order) Forget(uid types.UID) {
 	o.positions.Delete(uid)
 	o.places.Delete(uid)

@@ -215,7 +215,7 @@ func (r *Registry) Waiting(profile string) (list []*gangstate.Attempt) {
 	return list
 }
 
-// Wants returns what is to be placed if a pod is scheduled: for a pod in no gang, the pod. It
+// Wants returns what must be placed if a pod is scheduled: for a pod in no gang, the pod. It
 // returns false where its place is decided.
 func (r *Registry) Wants(pod *v1.Pod) (want gangstate.PlacementRequest, undecided bool) {
 	if !r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { want, undecided = s.Wants(pod) }) {

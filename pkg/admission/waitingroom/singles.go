@@ -75,8 +75,8 @@ func (r *Room) RenewSingle(pod *v1.Pod) {
 	r.RequestNext()
 }
 
-// podOf returns the pod of a single job; nil if it is gone, is being deleted, has a node, or is not placed alone any
-// more.
+// podOf returns the pod of a single job; nil if it is gone, is being deleted, has a node, or is no longer placed
+// alone.
 func (r *Room) podOf(job turns.Job) *v1.Pod {
 	namespace, name, err := cache.SplitMetaNamespaceKey(job.Rank.Name)
 	if err != nil {

@@ -166,7 +166,7 @@ func heldOn(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// nodeDiffers reports whether a node takes pods no more, or again.
+// nodeDiffers reports whether a node no longer takes pods, or does again.
 func nodeDiffers(was, is *v1.Node) bool {
 	return was.Spec.Unschedulable != is.Spec.Unschedulable || objectstate.IsReady(was) != objectstate.IsReady(is)
 }

@@ -122,7 +122,7 @@ type VictimRounds interface {
 }
 
 // VictimSelector is the "who": it returns which of the candidates may be taken,
-// in the order in which they are to be, and so overrides the order of priority and return
+// in the order in which to take them, and so overrides the order of priority and return
 // on investment among candidates that are otherwise equal in kind. It returns false to leave the choice
 // to others. It is never called for, and cannot add, pods that are protected.
 type VictimSelector interface {

@@ -155,7 +155,7 @@ func (l *listWatch) next() (watch.Event, bool) {
 }
 
 // sent notes that the reflector has had the next event. If that was the last, it returns the API
-// server's own resourceVersion that the reflector is to be put back to, if there is one.
+// server's own resourceVersion that the reflector must be put back to, if there is one.
 func (l *listWatch) sent() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

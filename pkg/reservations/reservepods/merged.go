@@ -12,7 +12,7 @@ type merged struct {
 	*watch.ProxyWatcher
 	list  *listWatch
 	inner watch.Interface
-	// streaming is set while the API server sends what there is. What there is in the store comes
+	// streaming is set while the API server sends the existing objects. Those in the store come
 	// before the bookmark that ends this.
 	streaming bool
 	// ordered is set once the API server's events come in the order of their resourceVersions.
@@ -63,7 +63,7 @@ func (m *merged) forward(event watch.Event) bool {
 	if !m.send(event) {
 		return false
 	}
-	// Until something else than Added comes, what there is may be sent, in no order.
+	// Until an event other than Added arrives, the existing objects may be coming, in no order.
 	m.ordered = m.ordered || event.Type != watch.Added
 	if known && m.ordered {
 		m.list.came(object.GetResourceVersion())

@@ -36,7 +36,7 @@ func (s *Gangs) admit(m *member) {
 	}
 }
 
-// readmit is admit for a member whose cycle comes to nothing: it has to be
+// readmit is admit for a member whose cycle failed: it has to be
 // activated even though it was let through before.
 func (s *Gangs) readmit(m *member) {
 	m.admitted = false

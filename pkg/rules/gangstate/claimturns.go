@@ -143,7 +143,7 @@ func (s *Gangs) Withdrawn(claim types.NamespacedName, now time.Time) Effects {
 	return s.takeEffects()
 }
 
-// reviewAll settles members that became eligible, or are not any more.
+// reviewAll settles members that became eligible, or no longer are.
 func (s *Gangs) reviewAll(members []*member, now time.Time) {
 	for _, m := range members {
 		if m.coming() {

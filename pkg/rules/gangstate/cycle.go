@@ -302,7 +302,7 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 }
 
 // losePlace ends the round of a Strict group of which a member has lost the place that was held for it, to a preemptor
-// or to a plugin that refuses it: the rest of the plan is of no use without that place.
+// or to a plugin that refuses it: the rest of the plan is useless without that place.
 func (s *Gangs) losePlace(m *member, now time.Time) {
 	for _, g := range m.gang.group.gangs {
 		if !g.hasStarted() {
@@ -312,7 +312,7 @@ func (s *Gangs) losePlace(m *member, now time.Time) {
 	s.failRound(m.gang.group, now)
 }
 
-// Failed records that the scheduling cycle of a pod came to nothing. If the attempt of a leader
+// Failed records that the scheduling cycle of a pod failed. If the attempt of a leader
 // ends so, by an error or by a plugin that refuses what was found, this does not mean that its
 // group does not fit: the group is tried again after a backoff, whatever happens.
 func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {

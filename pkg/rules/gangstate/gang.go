@@ -221,7 +221,7 @@ func (g *gang) neverFits() failure {
 			maxReplans+1)}
 }
 
-// failure is why an attempt or a round came to nothing, for users. topology is the label key of the required topology,
+// failure is why an attempt or a round failed, for users. topology is the label key of the required topology,
 // if that alone is why.
 type failure struct {
 	reason, message, topology string

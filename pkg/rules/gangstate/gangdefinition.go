@@ -47,7 +47,7 @@ func (s *Gangs) Describe(kind gangspec.Kind, key gangspec.Key, object *gangspec.
 }
 
 // Dissolve records that the pods that name a native PodGroup are in no gang: they go through the
-// gates again, and nothing of them is known here any more.
+// gates again, and nothing of them is known here afterwards.
 func (s *Gangs) Dissolve(key gangspec.Key, now time.Time) Effects {
 	g := s.gangs[key]
 	if g == nil {

@@ -18,7 +18,7 @@ func (s *Gangs) updatePhase(g *gang, now time.Time) {
 		if !s.release(grp, now) {
 			break
 		}
-		able = s.complete(grp) // under OnlyWaiting members that were let go do not count any more
+		able = s.complete(grp) // under OnlyWaiting members that were let go no longer count
 	}
 	if able {
 		grp.setClocks(now)

@@ -95,7 +95,7 @@ func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.repl
 // dying reports whether it is being deleted.
 func (m *member) dying() bool { return m.pod.DeletionTimestamp != nil }
 
-// leaving reports whether it ran and is being deleted, or will be. It does not count any more: the members of a
+// leaving reports whether it ran and is being deleted, or will be. It no longer counts: the members of a
 // gang that was evicted whole, or is run again, must not pass for a running gang while they terminate.
 func (m *member) leaving() bool { return m.state == Bound && !m.lives() }
 

@@ -37,7 +37,7 @@ type PlacementRequest struct {
 // Together reports whether its pods start together, and the pod stands for their gangs.
 func (want PlacementRequest) Together() bool { return want.Job != "" && !want.Alone }
 
-// Wants returns what is to be placed if a pod is scheduled; false for a pod whose place is decided:
+// Wants returns what must be placed if a pod is scheduled; false for a pod whose place is decided:
 // it follows a plan.
 func (s *Gangs) Wants(pod *v1.Pod) (PlacementRequest, bool) {
 	m := s.memberOf(pod)

@@ -19,7 +19,7 @@ const (
 	// interrupted: part of the minimum runs, and the rest was there to run with it. The scheduler
 	// that released the gang ended meanwhile. The gang is not started.
 	interrupted
-	// started: the minimum ran. It stays so until nothing runs any more.
+	// started: the minimum ran. It stays so until nothing runs.
 	started
 )
 

@@ -63,7 +63,7 @@ func (g *group) waitTime() (wait time.Duration, set bool) {
 	return wait, set
 }
 
-// setClocks begins the clocks if something is held, and ends them if nothing is any more.
+// setClocks begins the clocks if something is held, and ends them once nothing is.
 func (g *group) setClocks(now time.Time) {
 	if g.holding() > 0 {
 		g.clocks.start(now)

@@ -163,7 +163,7 @@ func (b *Book) forgetQueues() []string {
 	return slices.Sorted(maps.Keys(unused))
 }
 
-// SetTotal sets what there is in the cluster. The shares change only if that does.
+// SetTotal sets the capacity of the cluster. The shares change only if it does.
 func (b *Book) SetTotal(total Vector) {
 	if !maps.Equal(b.total, total) {
 		b.total, b.stale = maps.Clone(total), true
@@ -250,7 +250,7 @@ func (b *Book) described() map[string]share.Queue {
 				}
 			}
 			if b.closed(q) {
-				request, idle = q.allocated(), nil // nothing comes to it any more
+				request, idle = q.allocated(), nil // it gets nothing more
 			}
 			list[name] = share.Queue{
 				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
@@ -308,7 +308,7 @@ func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
 }
 
 // Standings returns the standing of all queues, and of the own pods of queues that have children.
-// The result does not change any more.
+// The result is a snapshot: it does not change later.
 func (b *Book) Standings() map[string]share.Balance {
 	shares := b.Shares()
 	all := make(map[string]share.Balance, len(b.queues))

@@ -372,7 +372,7 @@ func (b *Book) overLimitBounds(j *job) []Bound {
 	return slices.Collect(b.bounds(j.whole()))
 }
 
-// Ceilings returns the ceilings of a job that is to be placed without its turn, if it would exceed one with each of its
+// Ceilings returns the ceilings of a job that will be placed without its turn, if it would exceed one with each of its
 // options: those of all that the first asks for. Otherwise it returns the options with which it would not. The share is
 // a matter of turns, and counts only while pods are evicted for the job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
@@ -461,7 +461,7 @@ func (b *Book) choose(j *job) []Choice {
 	case len(keeps) == 0:
 		keeps = append(keeps, charged)
 	case keeps[0].At != charged.At && j.turn.overLimit:
-		j.turn.overLimit = false // no pod has to make way any more
+		j.turn.overLimit = false // no pod has to make way now
 		b.overLimit--
 	}
 	b.retake(j, keeps[0].At)

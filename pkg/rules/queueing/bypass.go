@@ -208,8 +208,8 @@ func (b *Book) overshoots(j *job, queue string) bool {
 	})
 }
 
-// couldFit reports whether it is of use to wait for a job. It is not if the job waits for the share of its queue,
-// or is larger than all there is.
+// couldFit reports whether it helps to wait for a job. It does not if the job waits for the share of its queue,
+// or is larger than the whole cluster.
 func (b *Book) couldFit(m *missed, one *job) bool {
 	for name, need := range one.need().Total() {
 		if need > b.total[name] {

@@ -114,7 +114,7 @@ func (b *Book) promise(u Usage, n int64) {
 	}
 }
 
-// inTurn returns the job that a pod is to be placed with in its turn; nil if it is not.
+// inTurn returns the job that a pod will be placed with in its turn; nil if it is not.
 func (b *Book) inTurn(job, pod string) *job {
 	j := b.jobs[job]
 	if j == nil || j.phase != Admitted {
@@ -139,7 +139,7 @@ func (b *Book) countTurn(j *job, pod string, now Usage, n int64) {
 	}
 }
 
-// settle ends the turn of a job of which no pod waits for its place any more, or has one held. If none has got its
+// settle ends the turn of a job of which no pod still waits for its place, or has one held. If none has got its
 // place, since all are gone or wait with another job, it has passed no job.
 func (b *Book) settle(name string) {
 	j := b.jobs[name]

@@ -30,7 +30,7 @@ type Moment struct {
 	IsWaiting func(pod string) bool
 	// WaitsForRoom reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs.
 	WaitsForRoom func(pod string) bool
-	// IsComplete reports whether all is there that is to be placed with a pod.
+	// IsComplete reports whether all that must be placed with a pod is there.
 	IsComplete func(pod string) bool
 }
 
@@ -77,7 +77,7 @@ type history struct {
 	failed time.Time
 	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
-	// yieldSuspendedUntil is until when no others give back what they hold for its turn: that was of no use; zero if
+	// yieldSuspendedUntil is until when no others give back what they hold for its turn, since that did not help; zero if
 	// they may.
 	yieldSuspendedUntil time.Time
 	// waitsElsewhere: since it failed last, or while it waits for its turn, it waits for something else than room.
@@ -211,7 +211,7 @@ func (b *Book) keep(j *job) {
 	}
 }
 
-// assign notes that a pod is part of another job; empty for none. A job that waited with it does not any more: what
+// assign notes that a pod is part of another job; empty for none. A job that waited with it no longer does: what
 // the pod asks for counts for the other job now.
 func (b *Book) assign(pod, from, to string) {
 	if from == to {

@@ -45,8 +45,8 @@ func (b *Book) Offer(offered Job, at Moment) {
 }
 
 // First returns the job whose turn it is, if the window has room for another one; candidates, and jobs that have begun
-// already, need no room. It is false if there is none. Jobs that would not come if they were called do not wait any
-// more then; see the effects.
+// already, need no room. It is false if there is none. Jobs that would not come if they were called no longer wait
+// then; see the effects.
 func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Effects) {
 	for len(b.timed)+len(b.candidates) > 0 {
 		from := selection{candidates: which == turns.AllJobs, begun: at.Synced, others: at.Synced &&
@@ -128,7 +128,7 @@ func (b *Book) abandon(j *job) {
 	b.demand(j, nil, Hopeless)
 }
 
-// stopWaiting ends the waiting of a job, or its turn, if the pod to call does not wait any more. Another of its pods is
+// stopWaiting ends the waiting of a job, or its turn, if the pod to call no longer waits. Another of its pods is
 // called, if there is one, and offers it again.
 func (b *Book) stopWaiting(j *job, at Moment) {
 	pods := j.Pods
@@ -189,7 +189,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.Title, j.Priority, j.Created, j.Pods = how.Title, u.Priority, before.Created, before.Pods
 	j.waitsElsewhere = how.WaitsElsewhere || !at.WaitsForRoom(pod)
 	if j.failed = at.Now; before.turn.released {
-		j.yieldSuspendedUntil = at.Now.Add(spare) // it was of no use
+		j.yieldSuspendedUntil = at.Now.Add(spare) // it did not help
 	}
 	j.limit.update(b.limitOf(j), at.Now, false)
 	j.limit.news = j.limit.news && how.Together // a pod in no gang gets it as it fails
@@ -260,9 +260,9 @@ func (b *Book) RetryFailed(at Moment) Effects {
 	return b.take()
 }
 
-// whole reports whether all that is to be placed in the turn of a gang is still there. If the pod that speaks for it
-// does not wait any more, or is in another gang by now, another one of its pods does from now on: what it lacks is
-// known only from its own pods.
+// whole reports whether all that must be placed in the turn of a gang is still there. If the pod that speaks for it
+// no longer waits, or is in another gang by now, another one of its pods does from now on: what it lacks is known
+// only from its own pods.
 func (b *Book) whole(j *job, at Moment) bool {
 	speaks := func(pod string) bool {
 		u := b.usages[pod]

@@ -92,7 +92,7 @@ func (b *Book) Limit(name string) Wait {
 	return Wait{}
 }
 
-// News lists whose users are to be told something else than before.
+// News lists the jobs whose users must be told something new.
 type News struct {
 	// Members are pods of gangs.
 	Members []string
@@ -103,7 +103,7 @@ type News struct {
 	Pods []string
 }
 
-// News finds out why jobs wait now, and lists those whose users are to be told something else since the last call. Call
+// News finds out why jobs wait now, and lists those whose users must be told something new since the last call. Call
 // it about once a second. It costs a look at all jobs that wait for their turn, and at those that did not fit if jobs
 // have come or gone, or queues have changed.
 func (b *Book) News(at Moment) (news News) {

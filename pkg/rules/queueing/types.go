@@ -93,8 +93,8 @@ type Usage struct {
 	// Promised: it waits for a node on which other pods made way for it. It counts as used. It is
 	// not Held then.
 	Promised bool
-	// Held: its place is held for it until others of its job have theirs. It counts as used, and its job does not
-	// ask for it any more.
+	// Held: its place is held for it until others of its job have theirs. It counts as used, and its job no
+	// longer asks for it.
 	Held bool
 	// refused and hopeless are what was found about it in its cycle, until that is over.
 	refused, hopeless bool
@@ -121,7 +121,7 @@ func (u Usage) Equal(other Usage) bool {
 		slices.EqualFunc(u.Or, other.Or, func(a, b Vector) bool { return maps.Equal(a, b) })
 }
 
-// placed reports whether it has its place: its job does not ask for it any more.
+// placed reports whether it has its place: its job no longer asks for it.
 func (u Usage) placed() bool { return u.Runs || u.Held }
 
 // Option returns what it asks for if its job takes the option with this index.

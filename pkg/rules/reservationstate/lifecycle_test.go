@@ -157,11 +157,11 @@ func TestNext(t *testing.T) {
 		},
 		"at its end it is": {
 			r: reserve(1, placed("n1")), now: day,
-			want: outcome{Phase: "Failed", Node: "n1", Placed: "0@n1=0 ", Ready: "False/Expired", Message: "it expired at 2027-02-01T06:00:00Z (spec.ttl): nothing is held any more"},
+			want: outcome{Phase: "Failed", Node: "n1", Placed: "0@n1=0 ", Ready: "False/Expired", Message: "it expired at 2027-02-01T06:00:00Z (spec.ttl): it no longer holds anything"},
 		},
 		"who uses it then runs on": {
 			r: reserve(1, again, placed("n1")), consumers: []Consumer{user("w", 0, "n1", 1)}, now: day,
-			want: outcome{Phase: "Failed", Node: "n1", Placed: "0@n1=1 ", Owners: 1, Ready: "False/Expired", Message: "it expired at 2027-02-01T06:00:00Z (spec.ttl): nothing is held any more; pods that use it run on: 1"},
+			want: outcome{Phase: "Failed", Node: "n1", Placed: "0@n1=1 ", Owners: 1, Ready: "False/Expired", Message: "it expired at 2027-02-01T06:00:00Z (spec.ttl): it no longer holds anything; pods that use it run on: 1"},
 		},
 		"one that was over before it began says so": {
 			r: reserve(1, expires(-time.Hour)), now: time.Second,
@@ -233,7 +233,7 @@ func TestNext(t *testing.T) {
 		},
 		"one that waits for finalizers holds nothing": {
 			r: reserve(1, placed("n1"), deleted), now: 2 * time.Hour,
-			want: outcome{Phase: "Failed", Node: "n1", Placed: "0@n1=0 ", Ready: "False/Deleted", Message: "it is being deleted: nothing is held any more"},
+			want: outcome{Phase: "Failed", Node: "n1", Placed: "0@n1=0 ", Ready: "False/Deleted", Message: "it is being deleted: it no longer holds anything"},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {

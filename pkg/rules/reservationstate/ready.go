@@ -26,7 +26,7 @@ func (l *snapshot) ready(r *v1alpha1.Reservation, status v1alpha1.ReservationSta
 	case status.Phase == v1alpha1.ReservationSucceeded:
 		c.Reason, c.Message = v1alpha1.ReservationReasonSucceeded, l.textConsumed(r)
 	case status.Phase == v1alpha1.ReservationFailed && r.DeletionTimestamp != nil:
-		c.Reason, c.Message = v1alpha1.ReservationReasonDeleted, "it is being deleted: nothing is held any more"
+		c.Reason, c.Message = v1alpha1.ReservationReasonDeleted, "it is being deleted: it no longer holds anything"
 	case status.Phase == v1alpha1.ReservationFailed:
 		c.Reason, c.Message = v1alpha1.ReservationReasonExpired, l.textExpired(r)
 	case len(l.lost) > 0:
@@ -92,9 +92,9 @@ func (l *snapshot) textExpired(r *v1alpha1.Reservation) string {
 	case len(l.placements) == 0:
 		return text + " without a place: condition Scheduled tells why"
 	case len(l.consumers) > 0:
-		return fmt.Sprintf("%s: nothing is held any more; pods that use it run on: %d", text, len(l.consumers))
+		return fmt.Sprintf("%s: it no longer holds anything; pods that use it run on: %d", text, len(l.consumers))
 	default:
-		return text + ": nothing is held any more"
+		return text + ": it no longer holds anything"
 	}
 }
 

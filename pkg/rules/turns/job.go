@@ -35,7 +35,7 @@ type Job struct {
 // Rank orders jobs.
 type Rank struct {
 	Priority int32
-	// Begun: part of it runs, which is of no use without the rest. Surplus: it adds to a gang that has its minimum.
+	// Begun: part of it runs, which is useless without the rest. Surplus: it adds to a gang that has its minimum.
 	Begun, Surplus bool
 	Created        time.Time
 	// Name is namespace/name of its first gang, or of its pod.
@@ -135,7 +135,7 @@ type failedAttempt struct {
 	// holder is what room is made for when the job does not fit.
 	holder hold.Holder
 	// kept: the job keeps what fits of it, and so has left nothing for one that asks for no less. What a job gives back
-	// may be of use to one that would keep it.
+	// may help one that would keep it.
 	kept bool
 	// void: room is made for the job, so others may find some as well.
 	void bool

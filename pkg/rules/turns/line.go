@@ -184,7 +184,7 @@ func (l *Line) Rerank(name string, rank Rank) {
 	}
 }
 
-// Withdraw removes a job that does not wait any more.
+// Withdraw removes a job that no longer waits.
 func (l *Line) Withdraw(name string) {
 	if j := l.jobs[name]; j != nil {
 		l.take(j)

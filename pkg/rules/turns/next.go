@@ -198,7 +198,7 @@ func (l *Line) longestOverdue(now time.Time, first *job, queues bool) *job {
 	return nil
 }
 
-// awaitedFailures bounds how many rounds in a row may fail until the next attempt is not awaited any more: a job that
+// awaitedFailures bounds how many rounds in a row may fail until the next attempt is no longer awaited: a job that
 // always fails would be for ever.
 const awaitedFailures = 3
 

@@ -44,7 +44,7 @@ const (
 	Held = "Held"
 	// Unplaced: no member has a node.
 	Unplaced = "Unplaced"
-	// Evict: the victims are to be evicted. It does not mean that they were: [Withdrawn] follows where they were not.
+	// Evict: the victims will be evicted. It does not mean that they were: [Withdrawn] follows where they were not.
 	Evict = "Evict"
 	// Withdrawn: the decision was not carried out, since the cluster had changed.
 	Withdrawn = "Withdrawn"

@@ -390,7 +390,7 @@ func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
 	s.out.Action, s.out.Again = Nothing, time.Time{}
 	s.out.Status.EndTime = seconds(s.now)
 	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReleased,
-		"nothing is reserved any more")
+		"it no longer reserves anything")
 	s.set(v1alpha1.MigrationComplete, complete, reason, message)
 }
 

@@ -220,7 +220,7 @@ func (s *planStep) outdated() bool {
 func (s *planStep) goalText() string {
 	switch s.seen.Goal {
 	case Runs:
-		return s.out.Status.Goal + " does not wait any more: it has got nodes"
+		return s.out.Status.Goal + " no longer waits: it has nodes"
 	case Gone:
 		return s.out.Status.Goal + " is gone"
 	default:
@@ -454,7 +454,7 @@ func (s *planStep) allMoved(gone int) {
 		s.end(v1alpha1.DefragmentationSucceeded, v1alpha1.DefragmentationReasonUsed, s.out.Status.Goal+" has got nodes")
 	case s.p.DeletionTimestamp != nil:
 		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonCancelled,
-			moved+"; it is being deleted, and what was freed is not held any more")
+			moved+"; it is being deleted, and what was freed is no longer held")
 	case s.now.Before(end):
 		s.out.Hold, s.out.Again = true, end
 		text := fmt.Sprintf("%s; what was freed is held for %s until %s", moved, s.out.Status.Goal,

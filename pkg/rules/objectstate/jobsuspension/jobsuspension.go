@@ -87,7 +87,7 @@ func patch(job *batchv1.Job, evicted any, suspend *bool) ([]byte, error) {
 	return data, nil
 }
 
-// Step is what is to be done with a Job now.
+// Step is what to do with a Job now.
 type Step int
 
 // Steps.
@@ -102,7 +102,7 @@ const (
 	Leave
 )
 
-// Next returns what is to be done with a Job; with Wait, until when, zero for until it changes; with Leave, why.
+// Next returns what to do with a Job; with Wait, until when, zero for until it changes; with Leave, why.
 func Next(job *batchv1.Job, now time.Time) (step Step, until time.Time, why string) {
 	if !IsMarked(job) || job.DeletionTimestamp != nil {
 		return None, time.Time{}, ""

@@ -83,7 +83,7 @@ func New(pools []config.Pool) (*Cluster, error) {
 // several reports whether there are pools besides the default one.
 func (c *Cluster) several() bool { return len(c.pools) > 1 }
 
-// Total returns what there is to share, as amounts of pools ([resource.NameInPool]). It must not be
+// Total returns the capacity to share, as amounts of pools ([resource.NameInPool]). It must not be
 // changed, and changes with the cluster.
 func (c *Cluster) Total() resource.Vector { return c.total }
 

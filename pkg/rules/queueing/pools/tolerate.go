@@ -96,7 +96,7 @@ func (c *Cluster) taintsOf(list []v1.Taint) *taints {
 	return set
 }
 
-// forget removes a set of taints that no node has any more.
+// forget removes a set of taints that no node has now.
 func (c *Cluster) forget(set *taints) {
 	if set == nil || len(set.nodes) > 0 {
 		return
