@@ -29,7 +29,7 @@ type execution struct {
 // that had been chosen before, and that the plan assumed gone, are no longer victims.
 func (pl *GangPreemption) beginPreemption(ctx context.Context, d *demand, f *found) bool {
 	e := &execution{GangPreemption: pl, d: d, f: f}
-	e.decide()
+	e.makePreemption()
 	var earlier []hold.Hold
 	for uid, node := range f.plan.Nodes {
 		demand := f.plan.Demand[uid]
@@ -57,8 +57,8 @@ func (pl *GangPreemption) beginPreemption(ctx context.Context, d *demand, f *fou
 	return true
 }
 
-// decide makes what was found a decision.
-func (e *execution) decide() {
+// makePreemption makes a Preemption of what was found.
+func (e *execution) makePreemption() {
 	e.f.preemption = &evictions.Preemption{Holder: e.holder(e.d), Claim: e.Holds.NewClaim(), Leader: e.d.leader,
 		Preemptor: e.d.String(), Need: e.d.need.String(), From: e.f.from, Stands: e.preemptorNeeds}
 }

@@ -159,7 +159,7 @@ func (s *stage) decide(t *testing.T, d *demand) *found {
 
 // promise holds the places that were found, as a decision does that is acted upon.
 func (s *stage) promise(d *demand, f *found) {
-	s.execution(d, f).decide()
+	s.execution(d, f).makePreemption()
 	for uid, on := range f.plan.Nodes {
 		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.gang.Priority, Request: f.plan.Demand[uid].Request, Claim: f.preemption.Claim})
 	}

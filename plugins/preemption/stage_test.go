@@ -97,7 +97,7 @@ func (noPromises) Yield(context.Context, []hold.Holder, []string, int32) error {
 func (s *stage) execution(d *demand, f *found) *execution {
 	e := &execution{GangPreemption: s.GangPreemption, d: d, f: f}
 	if f != nil && f.preemption == nil {
-		e.decide()
+		e.makePreemption()
 	}
 	return e
 }

@@ -393,7 +393,7 @@ func (c *chaos) checkLiveness() {
 		if n := g.byState[Planned].N + g.byState[Held].N + g.byState[Released].N + g.byState[Returning].N; n > 0 {
 			c.fail("gang %s is stuck on its way: %v", g.key, g.byState)
 		}
-		if able := c.s.complete(g.group); (able || g.hasStarted()) && g.coming.N > 0 {
+		if able := c.s.isComplete(g.group); (able || g.hasStarted()) && g.coming.N > 0 {
 			c.fail("gang %s could go and does not: %d pending", g.key, g.coming.N)
 		}
 	}

@@ -155,7 +155,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	if o.Complete {
 		s.enterPhase(grp, following, now)
 	} else {
-		s.miss(grp, a, o, len(accepted) > 0, now)
+		s.recordFailedAttempt(grp, a, o, len(accepted) > 0, now)
 	}
 	if hopeless && !grp.strict() {
 		s.unreserve(grp)
@@ -211,8 +211,8 @@ func (s *Gangs) dropLost(accepted map[types.UID]string, given []types.UID) {
 	s.effects.Unhold = slices.DeleteFunc(s.effects.Unhold, func(uid types.UID) bool { return lost[uid] })
 }
 
-// miss records that an attempt did not place all. The group waits for its next turn.
-func (s *Gangs) miss(grp *group, a *Attempt, o Outcome, some bool, now time.Time) {
+// recordFailedAttempt records that an attempt did not place all. The group waits for its next turn.
+func (s *Gangs) recordFailedAttempt(grp *group, a *Attempt, o Outcome, some bool, now time.Time) {
 	grp.roomFor = o.Holder
 	s.effects.Missed = append(s.effects.Missed, Missed{
 		Group: grp.key().String(), RoomFor: o.Holder,

@@ -12,13 +12,13 @@ func (s *Gangs) updatePhase(g *gang, now time.Time) {
 		g.missed = time.Time{}
 	}
 	s.noteRunning(g, now)
-	able := s.complete(grp)
+	able := s.isComplete(grp)
 	for able {
 		s.advance(grp, now)
 		if !s.release(grp, now) {
 			break
 		}
-		able = s.complete(grp) // under OnlyWaiting members that were let go no longer count
+		able = s.isComplete(grp) // under OnlyWaiting members that were let go no longer count
 	}
 	if able {
 		grp.setClocks(now)
@@ -67,8 +67,8 @@ func (s *Gangs) updateAwaiting(g *gang, now time.Time) {
 	}
 }
 
-// complete reports whether every gang of the group could reach its minimum.
-func (s *Gangs) complete(grp *group) bool {
+// isComplete reports whether every gang of the group could reach its minimum.
+func (s *Gangs) isComplete(grp *group) bool {
 	for _, g := range grp.gangs {
 		if !g.gathered() {
 			return false
@@ -96,7 +96,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 		s.enterPhase(grp, awaiting, now)
 	case grp.phase == inTurn:
 		if leader := s.members[grp.leader]; leader == nil || !leader.leads() {
-			s.lead(grp, now)
+			s.letMembersThrough(grp, now)
 		}
 	case grp.phase == following:
 		s.replan(grp, now)
@@ -121,11 +121,11 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
 	grp.phase = next
 	s.markChanged(grp.gangs[0])
-	s.lead(grp, now)
+	s.letMembersThrough(grp, now)
 }
 
-// lead lets through the members that the phase calls for; while inTurn, exactly one.
-func (s *Gangs) lead(grp *group, now time.Time) {
+// letMembersThrough lets through the members that the phase calls for; while inTurn, exactly one.
+func (s *Gangs) letMembersThrough(grp *group, now time.Time) {
 	grp.leader, grp.visited, grp.sent, grp.resendAfter = "", false, now, firstResend
 	if grp.phase == inTurn {
 		if leader := grp.pickLeader(); leader != nil {

@@ -69,7 +69,7 @@ func (s *Gangs) Progress(uid types.UID) (at Progress, ok bool) {
 		}
 		refused = refused || !g.failure.ofRoom()
 	}
-	at.Alone, at.IsComplete = least == 1, s.complete(grp)
+	at.Alone, at.IsComplete = least == 1, s.isComplete(grp)
 	at.WaitsForRoom = at.IsComplete && !refused
 	return at, true
 }
@@ -141,7 +141,7 @@ func (s *Gangs) Count() Counts {
 			c.Running++
 			continue
 		}
-		if s.complete(g.group) {
+		if s.isComplete(g.group) {
 			c.Oldest = times.Earlier(c.Oldest, g.completed)
 		}
 		switch reason, _ := s.why(g); {

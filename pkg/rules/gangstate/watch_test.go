@@ -449,7 +449,7 @@ func checkBegin(s *Gangs, g *gang, fail func(string, ...any)) {
 }
 
 func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
-	name, able, need := grp.key().String(), s.complete(grp), grp.need()
+	name, able, need := grp.key().String(), s.isComplete(grp), grp.need()
 	complain := func(format string, args ...any) {
 		fail("group %s, phase %d: %s", name, grp.phase, fmt.Sprintf(format, args...))
 	}

@@ -369,7 +369,7 @@ func (b *Book) overLimitBounds(j *job) []Bound {
 	if _, exceeded := b.exceeded(j); !exceeded {
 		return nil
 	}
-	return slices.Collect(b.bounds(j.whole()))
+	return slices.Collect(b.bounds(j.asOneUnit()))
 }
 
 // Ceilings returns the ceilings of a job that will be placed without its turn, if it would exceed one with each of its
@@ -395,7 +395,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 		if _, over := Exceeds(ceilings(j)); !over {
 			keeps = append(keeps, Choice{At: at, Need: j.Options[at]})
 		} else if exceeded == nil {
-			exceeded = ceilings(j.whole())
+			exceeded = ceilings(j.asOneUnit())
 		}
 	}
 	if len(keeps) > 0 {
@@ -450,7 +450,7 @@ func (b *Book) choose(j *job) []Choice {
 	for at := range j.Options {
 		b.retake(j, at)
 		switch one := (Choice{At: at, Need: j.turn.lacks}); {
-		case !j.Begun && b.over(j):
+		case !j.Begun && b.exceedsBound(j):
 		case at == charged.At:
 			keeps = slices.Insert(keeps, 0, one)
 		default:
@@ -486,7 +486,8 @@ func (c Choice) Pools() map[string]bool {
 	return pools
 }
 
-func (b *Book) over(j *job) bool {
+// exceedsBound reports whether a job does not keep one of its bounds as things are.
+func (b *Book) exceedsBound(j *job) bool {
 	_, over := b.exceeded(j)
 	return over
 }

@@ -70,7 +70,7 @@ func (b *Book) pass(j *job, now time.Time) {
 		}
 		_, blocked := b.first(q, selection{others: true, now: now})
 		for _, m := range blocked {
-			if b.concerns(m, j) {
+			if b.isPassedBy(m, j) {
 				b.note(*m)
 			}
 		}
@@ -106,15 +106,15 @@ func (b *Book) waited(m *missed) bool { return m.passed >= b.limits.MaxBypass<<m
 func (b *Book) placed(j *job) {
 	delete(b.missed, j.Name)
 	for _, m := range b.missed {
-		if b.concerns(m, j) {
+		if b.isPassedBy(m, j) {
 			m.passed++
 		}
 	}
 }
 
-// concerns reports whether a job comes after a missed one, asks for any of what that asks for, and is under the
-// ceiling that keeps it waiting.
-func (b *Book) concerns(m *missed, j *job) bool {
+// isPassedBy reports whether a missed job is passed by another one that is placed: that comes after it, asks for any of
+// what it asks for, and is under the ceiling that keeps it waiting.
+func (b *Book) isPassedBy(m *missed, j *job) bool {
 	if j.Name == m.Name || j.Priority > m.Priority || j.Priority == m.Priority && !m.Created.Before(j.Created) {
 		return false
 	}
@@ -138,7 +138,7 @@ func (b *Book) waitsFor(j *job) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.missed)) {
 		m := b.missed[name]
-		if b.waited(m) && b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool {
+		if b.waited(m) && b.isPassedBy(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool {
 			return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j)
 		}) {
 			return fmt.Sprintf("waiting behind %s, which does not fit; %d later jobs were already placed", m.Title, m.passed)

@@ -101,7 +101,7 @@ func (b *Book) late(now time.Time) (longest *job) {
 			if kind.hopeless || kind.candidate || head == nil {
 				continue
 			}
-			_, over, why := b.judge(head)
+			_, over, why := b.blockedBy(head)
 			if l.setLimited(over, now); over || why != "" {
 				continue
 			}
@@ -120,7 +120,7 @@ func (b *Book) late(now time.Time) (longest *job) {
 		}
 	}
 	if longest != nil {
-		if _, over, why := b.judge(longest); over || why != "" {
+		if _, over, why := b.blockedBy(longest); over || why != "" {
 			return nil // it waits behind another one, unlike those before it
 		}
 	}
@@ -190,7 +190,7 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 		if b.shutElsewhere(j) {
 			continue
 		}
-		bound, over, why := b.judge(j)
+		bound, over, why := b.blockedBy(j)
 		l.setLimited(over, from.now)
 		switch {
 		case over && bound.Reason == Capability:
@@ -202,13 +202,13 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 	return first, blocked
 }
 
-// judge makes a job take the first of its options with which it is above no limit; if there is none, the first for
-// which others can make way. It returns what keeps the job from its turn, with its first option: a limit, or else the
-// job that it waits for, in words.
-func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
+// blockedBy makes a job take the first of its options with which it is above no limit; if there is none, the first
+// for which others can make way. It returns what keeps the job from its turn, with its first option: a limit, or
+// else, in words, the job that it waits for.
+func (b *Book) blockedBy(j *job) (bound Bound, over bool, why string) {
 	if len(j.Options) > 1 {
 		for at := range j.Options {
-			if j.take(at); !b.over(j) && b.waitsFor(j) == "" {
+			if j.take(at); !b.exceedsBound(j) && b.waitsFor(j) == "" {
 				return Bound{}, false, ""
 			}
 		}

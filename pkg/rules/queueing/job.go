@@ -189,11 +189,11 @@ func (b *Book) active(name string) *job {
 func (b *Book) move(j *job, to Phase) {
 	b.admitted += count(to == Admitted) - count(j.phase == Admitted)
 	j.phase = to
-	b.keep(j)
+	b.indexTimed(j)
 }
 
-// keep notes whether time can move a job, and forgets a job of which there is nothing to know.
-func (b *Book) keep(j *job) {
+// indexTimed notes whether time can move a job, and forgets a job of which there is nothing to know.
+func (b *Book) indexTimed(j *job) {
 	if b.jobs[j.Name] == j {
 		b.wishes.touch(j)
 	}
@@ -228,7 +228,7 @@ func (b *Book) assign(pod, from, to string) {
 		b.done(from)
 		return
 	}
-	b.keep(j)
+	b.indexTimed(j)
 }
 
 // offer makes a job wait for its turn, or updates it. A job that is admitted already stays so, and counts as it

@@ -211,7 +211,7 @@ func (b *Book) PodEnded(pod string, at Moment) Effects {
 		case j.phase == Waiting && speaks:
 			b.stopWaiting(j, at)
 		}
-		b.keep(j)
+		b.indexTimed(j)
 	}
 	return b.take()
 }
@@ -224,7 +224,7 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.abandon(j)
-		case j.phase == Admitted && j.Together && j.turn.held == 0 && !b.whole(j, at):
+		case j.phase == Admitted && j.Together && j.turn.held == 0 && !b.isComplete(j, at):
 			b.abandon(j) // it has lost a member since
 		case j.phase == Waiting && !at.IsWaiting(j.Pod):
 			b.stopWaiting(j, at)
@@ -243,7 +243,7 @@ func (b *Book) Tick(at Moment) Effects {
 			if j.tried = (time.Time{}); j.phase == Waiting {
 				b.relist(j)
 			}
-			b.keep(j)
+			b.indexTimed(j)
 		}
 	}
 	b.expireReservations(at.Now)
@@ -260,10 +260,10 @@ func (b *Book) RetryFailed(at Moment) Effects {
 	return b.take()
 }
 
-// whole reports whether all that must be placed in the turn of a gang is still there. If the pod that speaks for it
-// no longer waits, or is in another gang by now, another one of its pods does from now on: what it lacks is known
+// isComplete reports whether all that must be placed in the turn of a gang is still there. If the pod that speaks for
+// it no longer waits, or is in another gang by now, another one of its pods does from now on: what it lacks is known
 // only from its own pods.
-func (b *Book) whole(j *job, at Moment) bool {
+func (b *Book) isComplete(j *job, at Moment) bool {
 	speaks := func(pod string) bool {
 		u := b.usages[pod]
 		return u.Job == j.Name && u.Gang == j.Gang && at.IsWaiting(pod)

@@ -87,8 +87,8 @@ func (j *job) part() Needs {
 	return j.need()
 }
 
-// whole returns a job of which no part can be placed by itself: pods are evicted only for all that it asks for.
-func (j *job) whole() *job {
+// asOneUnit returns a job of which no part can be placed by itself: pods are evicted only for all that it asks for.
+func (j *job) asOneUnit() *job {
 	whole := *j
 	whole.Parts = nil
 	return &whole
@@ -96,7 +96,7 @@ func (j *job) whole() *job {
 
 // with returns a job as it is with a choice, of which no part can be placed by itself.
 func (j *job) with(choice Choice) *job {
-	whole := j.whole()
+	whole := j.asOneUnit()
 	whole.at, whole.needs, whole.turn.lacks = choice.At, choice.Need.names(), choice.Need
 	return whole
 }

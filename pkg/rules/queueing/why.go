@@ -68,7 +68,7 @@ func (b *Book) Why(name string, together bool) Wait {
 	if shut := b.Shut(j.queues()...); shut.Reason != "" {
 		return shut
 	}
-	switch bound, over, why := b.judge(j); {
+	switch bound, over, why := b.blockedBy(j); {
 	case over:
 		if bound.Reason == Overused && together {
 			if ceiling, over := b.beyond(name); over {

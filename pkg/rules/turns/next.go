@@ -20,7 +20,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	l.reconsiderResting(now)
 	l.restCovered(now)
 	first := l.first(queues)
-	j, until := l.choose(now, first, queues)
+	j, until := l.chooseNextJob(now, first, queues)
 	if j == nil {
 		if l.candidates.Len() == 0 {
 			l.keptSince, l.turnsInVain = time.Time{}, 0 // all were looked at
@@ -75,9 +75,9 @@ func (l *Line) busy() time.Time {
 	}
 }
 
-// choose returns the job whose turn it is; nil for none, and until when that is so by time alone. first is the first in
-// order.
-func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, until time.Time) {
+// chooseNextJob returns the job whose turn it is; nil for none, and until when that is so by time alone. first is the
+// first in order.
+func (l *Line) chooseNextJob(now time.Time, first *job, queues bool) (next *job, until time.Time) {
 	if first == nil {
 		return nil, time.Time{}
 	}
