@@ -14,7 +14,8 @@ import (
 )
 
 // A Reservation that names its nodes is promised what becomes free there, before it has a place: the ledger holds it
-// for the reserve pods alone, even beyond the node's free capacity. The promise ends once the place is found.
+// for the reserve pods alone, even beyond the node's free capacity. The promise ends once the place is found, and while
+// no place is sought. A Reservation that is new here counts as sought: the scheduler may have been restarted.
 
 // promiseOf returns the ledger's holder of what is promised to a Reservation.
 func promiseOf(reservation types.UID) hold.Holder {
@@ -46,7 +47,7 @@ func (r *Registry) holdPromises(e *entry) {
 	}
 	wanted := map[int32]string{}
 	for _, index := range reservationstate.Missing(e.object) {
-		if int(index) < len(nodes) && e.refusal() == "" { // otherwise no place will be sought
+		if int(index) < len(nodes) && !e.unsought {
 			wanted[index] = nodes[index]
 		}
 	}

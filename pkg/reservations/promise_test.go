@@ -9,12 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func promisedOn(nodes ...string) func(*v1alpha1.Reservation) {
@@ -44,9 +46,6 @@ func TestPromised(t *testing.T) {
 			r.Status.Placements = append(r.Status.Placements, v1alpha1.ReservationPlacement{Index: index, NodeName: node})
 		}
 	}
-	impossible := func(r *v1alpha1.Reservation) {
-		r.Spec.Template.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1e30")}
-	}
 	type changes = []func(*v1alpha1.Reservation)
 	for sentence, c := range map[string]struct {
 		versions       []changes
@@ -59,7 +58,6 @@ func TestPromised(t *testing.T) {
 		"all have":                      {versions: []changes{{promisedOn("a", "b")}, {promisedOn("a", "b"), place(0, "a"), place(1, "b")}}, held: "a: 4, b: 4"},
 		"a place is lost":               {versions: []changes{{promisedOn("a"), place(0, "a")}, {promisedOn("a")}}, promised: "a: 4"},
 		"it has ended":                  {versions: []changes{{promisedOn("a", "b")}, {promisedOn("a", "b"), ends}}},
-		"nothing where none is sought":  {versions: []changes{{promisedOn("a", "a"), impossible}}},
 		"known only since it has ended": {versions: []changes{{promisedOn("a", "b"), ends}}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -77,6 +75,71 @@ func TestPromised(t *testing.T) {
 			if !s.holds.Empty() {
 				t.Error("something is held for a Reservation that is gone")
 			}
+		})
+	}
+}
+
+// TestNothingPromisedInVain: while no place is sought for a Reservation, nothing is promised to it, whoever writes it;
+// once one is sought, its nodes are.
+func TestNothingPromisedInVain(t *testing.T) {
+	template := func(change func(*v1.PodSpec)) func(*v1alpha1.Reservation) {
+		return func(r *v1alpha1.Reservation) { change(&r.Spec.Template.Spec) }
+	}
+	alone := profile{gangs: func() bool { return false }}
+	for sentence, c := range map[string]struct {
+		nodes   []string
+		change  func(*v1alpha1.Reservation)
+		profile profile
+		first   string // promised
+		// mend ends what hinders the search; nil: nothing can.
+		mend func(s *stage)
+		then string
+	}{
+		"nothing hinders":              {nodes: []string{"a", "b"}, profile: yes, first: "a: 4, b: 4"},
+		"one, and no plugin for gangs": {nodes: []string{"a"}, profile: alone, first: "a: 4"},
+		"several, and no plugin for gangs": {
+			nodes: []string{"a", "b"}, profile: alone, mend: func(s *stage) { s.profiles["lockstep-scheduler"] = yes }, then: "a: 4, b: 4",
+		},
+		"another scheduler's": {
+			nodes: []string{"a"}, profile: yes, change: template(func(p *v1.PodSpec) { p.SchedulerName = "another" }),
+			mend: func(s *stage) { s.profiles["another"] = yes }, then: "a: 4",
+		},
+		"there is no such class": {
+			nodes: []string{"a"}, profile: yes, change: template(func(p *v1.PodSpec) { p.PriorityClassName = "comes-later" }),
+			mend: func(s *stage) {
+				class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "comes-later"}}
+				_, err := s.client.SchedulingV1().PriorityClasses().Create(s.Context(), class, metav1.CreateOptions{})
+				must.Succeed(s, err)
+			}, then: "a: 4",
+		},
+		"it cannot be reserved": {nodes: []string{"a", "a"}, profile: yes, change: template(func(p *v1.PodSpec) {
+			p.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1e30")}
+		})},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t)
+			r := s.make("r", promisedOn(c.nodes...))
+			if c.change != nil {
+				c.change(r)
+			}
+			api := seeking(t, r, c.profile, s)
+			expect := func(when, want string) {
+				t.Helper()
+				if got := s.promised(); got != want {
+					t.Errorf("%s: promised %q, want %q", when, got, want)
+				}
+			}
+			s.lookNow("r")
+			expect("at first", c.first)
+			api.change(func(r *v1alpha1.Reservation) { r.Labels = map[string]string{"written": "since"} })
+			s.Update(api.object)
+			expect("written by somebody", c.first)
+			if c.mend == nil {
+				return
+			}
+			c.mend(s)
+			s.lookNow("r")
+			expect("nothing hinders any longer", c.then)
 		})
 	}
 }

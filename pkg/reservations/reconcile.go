@@ -71,6 +71,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	}
 	profile, ours := r.profile(e.template.Spec.SchedulerName)
 	if !ours {
+		r.stopSeeking(e)
 		return nil // another scheduler's
 	}
 	if err := r.setPriority(ctx, e, profile); err != nil {
@@ -87,9 +88,11 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 			reservationstate.TextNotStarted(start))
 	}
 	if why := e.refusal(); why != "" {
+		r.stopSeeking(e)
 		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
 	}
 	if len(missing) > 1 && !profile.gangs() {
+		r.stopSeeking(e)
 		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable,
 			fmt.Sprintf("spec.replicas: %d: profile %q does not have the plugin %s, and would not place them together; name "+
 				"another profile in spec.template.spec.schedulerName", len(missing), e.template.Spec.SchedulerName, gangPlugin))
@@ -99,6 +102,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 		switch err := r.createReservePods(ctx, e, now, missing, profile.preempts); {
 		case errors.As(err, &refused):
 			r.work.AddAfter(name, maxPause)
+			r.stopSeeking(e)
 			return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, refused.why)
 		case err != nil:
 			return err
@@ -238,6 +242,7 @@ func (r *Registry) createReservePods(ctx context.Context, e *entry, now *v1alpha
 	r.mu.Unlock()
 	r.withdrawReservePods(e)
 	e.attempt++
+	e.unsought = false
 	made := reservePods(now, pod, missing, e.attempt)
 	r.mu.Lock()
 	e.pods, e.why = made, ""
@@ -259,6 +264,18 @@ func (r *Registry) createReservePods(ctx context.Context, e *entry, now *v1alpha
 		}
 	}
 	return nil
+}
+
+// stopSeeking makes nobody look for the missing places of a Reservation until createReservePods does.
+func (r *Registry) stopSeeking(e *entry) {
+	r.acting.Lock()
+	defer r.acting.Unlock()
+	e.unsought = true
+	r.setPromises(e, nil)
+	r.mu.Lock()
+	e.fail("no places are sought")
+	r.mu.Unlock()
+	r.withdrawReservePods(e)
 }
 
 // chargeReservation charges what is left of the placements of a Reservation to its queue. acting must be held.

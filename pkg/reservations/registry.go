@@ -110,6 +110,9 @@ type entry struct {
 	places map[int32]*place
 	// promised is where missing placements are promised, by index.
 	promised map[int32]string
+	// unsought: no reserve pods look for missing places, nor will, until what reconcile found changes. It is guarded by
+	// acting.
+	unsought bool
 	// pods are the reserve pods that look for places, by index.
 	pods map[int32]*v1.Pod
 	// priority is that of its template, if needed and known.
