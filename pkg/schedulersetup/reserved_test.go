@@ -129,6 +129,28 @@ func TestPlannedMembersFollow(t *testing.T) {
 	}
 }
 
+// TestNamedOrNowhere: a planned member that names a Reservation is not placed without it, though its plan's node has room
+// for it and the Reservation has other places.
+func TestNamedOrNowhere(t *testing.T) {
+	s := newStage(t, map[string]string{"a": "16", "b": "16"})
+	r := s.reservation("r", "mine", 4, true, "a", "b")
+	s.registry.Update(r)
+	member := s.pod(4, "mine")
+	member.Annotations = map[string]string{v1alpha1.ReservationAnnotation: "r"}
+	gang := hold.Holder{Profile: s.Framework.ProfileName(), Group: "default/run"}
+	s.holds.FollowPlan(gang, []types.UID{member.UID}, []hold.Hold{{For: member.UID, Node: "b", Request: ledger.DemandOf(&framework.PodInfo{Pod: member}).Request}})
+	other := s.pod(4, "mine")
+	state, _ := s.fits(other)
+	placed, ok := s.place(state, other, "b")
+	if a, uses := s.registry.Allocation(placed); !ok || !uses || a.Index != 1 {
+		t.Fatalf("the other owner is placed: %t, and uses %v", ok, a)
+	}
+	s.registry.PodBound(placed)
+	if _, nodes := s.fits(member, func(state fwk.CycleState) { ledger.Grant(state, gang) }); len(nodes) > 0 {
+		t.Errorf("it fits on %v, where nothing is held for it", nodes)
+	}
+}
+
 // TestUsedAgainAfterARoundCalledOff: pods whose round was called off stay nominated with their parts of a Reservation.
 // In the next round they use these placements again: those that name the Reservation, on the nodes of each other.
 func TestUsedAgainAfterARoundCalledOff(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
 // Reserve makes the pod use the best placement on its node.
@@ -63,7 +64,7 @@ func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.P
 	value := ""
 	if a, ok := pl.reservations.Allocation(pod); ok {
 		value = a.String()
-	} else if c := cycleOf(state); c != nil && c.named {
+	} else if _, named := reservationstate.NamedBy(pod); named {
 		return fwk.NewStatus(fwk.Unschedulable, "the Reservation that the pod asks for ended as it was placed")
 	}
 	now, has := pod.Annotations[v1alpha1.ReservationAllocatedAnnotation]

@@ -80,7 +80,7 @@ func TestWhatIsWritten(t *testing.T) {
 			pl := &Reservation{handle: withClient{client: client}, reservations: uses{what: c.uses}, notes: func() bool { return c.notes }}
 			state := framework.NewCycleState()
 			if c.named {
-				state.Write(cycleKey, &cycle{named: true})
+				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.ReservationAnnotation, "r")
 			}
 			if status := pl.Bind(t.Context(), state, pod, "node"); status.Code() != c.code {
 				t.Errorf("status %v, want %v", status, c.code)

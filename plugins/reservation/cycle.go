@@ -80,15 +80,14 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		movable = func(h hold.Hold) bool { return h.Reason != hold.Reservation && slices.Contains(granted, h.Holder) }
 	}
 	slots := pl.reservations.Slots(pod, movable)
-	if len(slots) == 0 {
+	name, named := reservationstate.NamedBy(pod)
+	if len(slots) == 0 && !named {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	c := &cycle{
-		demand: ledger.DemandOf(&framework.PodInfo{Pod: pod}), slots: slots, movable: movable,
+		demand: ledger.DemandOf(&framework.PodInfo{Pod: pod}), slots: slots, movable: movable, named: named,
 		holders: slices.Concat(granted, pl.reservations.Grants(pod)),
 	}
-	name, named := reservationstate.NamedBy(pod)
-	c.named = named
 	state.Write(cycleKey, c)
 	open, meant := c.nodesWithSlots()
 	if c.named && len(open) == 0 {
