@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +69,7 @@ func (r *Registry) yield(ctx context.Context, name string, nodes []string, prior
 		return nil
 	}
 	for try := 1; ; try++ {
-		next := r.withoutPlacements(base, nodes, priority)
+		next := r.withoutPlacements(e, base, nodes, priority)
 		if next == nil {
 			return nil
 		}
@@ -89,9 +90,16 @@ func (r *Registry) yield(ctx context.Context, name string, nodes []string, prior
 	}
 }
 
-// withoutPlacements returns a Reservation without its placements on nodes that hold something; nil if there are none.
-func (r *Registry) withoutPlacements(now *v1alpha1.Reservation, nodes []string, priority int32) *v1alpha1.Reservation {
-	goes := func(p v1alpha1.ReservationPlacement) bool { return !p.Spent && slices.Contains(nodes, p.NodeName) }
+// withoutPlacements returns a Reservation without its placements on nodes that hold something; nil if there are none. A
+// single-use placement that was used holds nothing, whether or not the status says so.
+func (r *Registry) withoutPlacements(e *entry, now *v1alpha1.Reservation, nodes []string,
+	priority int32) *v1alpha1.Reservation {
+	r.mu.RLock()
+	used := maps.Clone(e.used)
+	r.mu.RUnlock()
+	goes := func(p v1alpha1.ReservationPlacement) bool {
+		return !p.Spent && used[p.Index].node != p.NodeName && slices.Contains(nodes, p.NodeName)
+	}
 	if reservationstate.WhyOver(now, r.clock.Now()) != "" || !slices.ContainsFunc(now.Status.Placements, goes) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package reservations
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestYielding: only Reservations of a profile that yields make way, and only for a higher priority.
@@ -101,6 +103,35 @@ func TestYield(t *testing.T) {
 			s.podEnded(user)
 			if got := s.held(); c.says != "" && got != c.held {
 				t.Errorf("held %q after its user has ended", got)
+			}
+		})
+	}
+}
+
+// TestUsedMakesNoWay: a single-use placement that a pod has used makes no way, though the status does not say yet that
+// it is spent: no other place is sought for it.
+func TestUsedMakesNoWay(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		nodes  []string
+		placed string // in the status
+	}{
+		"one is used, the other makes way": {[]string{"a", "b"}, "0 on a"},
+		"only the used one is there":       {[]string{"a"}, "0 on a, 1 on b"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t)
+			r := s.make("r", on("a", "b"))
+			profile := yes
+			profile.yields = true
+			api := seeking(t, r, profile, s)
+			s.userChanged(bound(owner("user", "4"), "a", r, 0))
+			must.Succeed(t, s.Yield(t.Context(), []hold.Holder{holderOf(r.UID)}, c.nodes, 1000))
+			var placed []string
+			for _, p := range api.object.Status.Placements {
+				placed = append(placed, fmt.Sprintf("%d on %s", p.Index, p.NodeName))
+			}
+			if got := strings.Join(placed, ", "); got != c.placed {
+				t.Errorf("placements: %s, want %s", got, c.placed)
 			}
 		})
 	}
