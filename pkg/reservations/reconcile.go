@@ -1,6 +1,7 @@
 package reservations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,16 +85,16 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	}
 	if start := reservationstate.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
-		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime,
+		return r.writeScheduled(ctx, e, now, v1alpha1.ReservationReasonWaitingForStartTime,
 			reservationstate.TextNotStarted(start))
 	}
 	if why := e.refusal(); why != "" {
 		r.stopSeeking(e)
-		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
+		return r.writeScheduled(ctx, e, now, v1alpha1.ReservationReasonUnschedulable, why)
 	}
 	if len(missing) > 1 && !profile.gangs() {
 		r.stopSeeking(e)
-		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable,
+		return r.writeScheduled(ctx, e, now, v1alpha1.ReservationReasonUnschedulable,
 			fmt.Sprintf("spec.replicas: %d: profile %q does not have the plugin %s, and would not place them together; name "+
 				"another profile in spec.template.spec.schedulerName", len(missing), e.template.Spec.SchedulerName, gangPlugin))
 	}
@@ -103,7 +104,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 		case errors.As(err, &refused):
 			r.work.AddAfter(name, maxPause)
 			r.stopSeeking(e)
-			return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, refused.why)
+			return r.writeScheduled(ctx, e, now, v1alpha1.ReservationReasonUnschedulable, refused.why)
 		case err != nil:
 			return err
 		}
@@ -121,7 +122,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	if why == "" {
 		return nil
 	}
-	return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
+	return r.writeScheduled(ctx, e, now, v1alpha1.ReservationReasonUnschedulable, why)
 }
 
 // absentNode names a node of spec.nodeNames for a missing placement that does not exist; empty if all do.
@@ -345,22 +346,39 @@ func (r *Registry) writeIfLeading(ctx context.Context, next *v1alpha1.Reservatio
 	return err
 }
 
-// writeScheduled writes into the status of a Reservation why it has no place. Only the process that schedules does.
-func (r *Registry) writeScheduled(ctx context.Context, now *v1alpha1.Reservation, reason, message string) error {
+// Other words for a reason that the status of a Reservation gives already are for people, and may change with each
+// attempt. They are written at most once per rewordPause for a Reservation, and rewordQPS times per second for all.
+const (
+	rewordPause = 10 * time.Second
+	rewordQPS   = 10
+)
+
+// writeScheduled writes into the status of a Reservation why it has no place: another reason at once, and other words
+// for the same one in time. Only the process that schedules does.
+func (r *Registry) writeScheduled(ctx context.Context, e *entry, now *v1alpha1.Reservation,
+	reason, message string) error {
 	condition := metav1.Condition{
 		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: clip(message),
 		ObservedGeneration: now.Generation,
 	}
-	if was := meta.FindStatusCondition(now.Status.Conditions, condition.Type); was != nil &&
-		was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message {
-		return nil
+	at := r.clock.Now()
+	was := meta.FindStatusCondition(now.Status.Conditions, condition.Type)
+	if was != nil && was.Status == condition.Status && was.Reason == condition.Reason {
+		if was.Message == condition.Message {
+			return nil
+		}
+		if pause := e.worded.Add(rewordPause).Sub(at); pause > 0 || !r.rewords.AllowN(at, 1) {
+			r.work.AddAfter(now.Name, cmp.Or(max(pause, 0), rewordPause))
+			return nil
+		}
 	}
 	next := now.DeepCopy()
 	if next.Status.Phase == "" {
 		next.Status.Phase = v1alpha1.ReservationPending
 	}
-	condition.LastTransitionTime = metav1.NewTime(r.clock.Now())
+	condition.LastTransitionTime = metav1.NewTime(at)
 	meta.SetStatusCondition(&next.Status.Conditions, condition)
+	e.worded = at
 	return r.writeIfLeading(ctx, next)
 }
 

@@ -1,9 +1,11 @@
 package reservations
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -147,6 +149,56 @@ func TestToldWhy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRewordedAtARate: other words for the same reason are written once in a while, the last ones in the end, and never
+// faster than all Reservations together may be; another reason is written at once.
+func TestRewordedAtARate(t *testing.T) {
+	s := newStage(t)
+	api := seeking(t, s.make("r"), yes, s)
+	say := func(message string) {
+		t.Helper()
+		pod := s.entries["r"].pods[0].DeepCopy()
+		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: message}}
+		s.reservePodChanged(pod)
+		s.lookNow("r")
+		s.Update(api.object)
+	}
+	expect := func(when string, writes int, message string) {
+		t.Helper()
+		if _, says := api.scheduled(); api.writes != writes || says != message {
+			t.Errorf("%s: %d writes, and it says %q; want %d, %q", when, api.writes, says, writes, message)
+		}
+	}
+	s.lookNow("r")
+	say("text 0")
+	expect("for the first time", 1, "text 0")
+	for i := range 99 {
+		s.clock.Step(rewordPause / 100)
+		say(fmt.Sprint("text ", i+1))
+	}
+	expect("other words all the time", 1, "text 0")
+	s.clock.Step(rewordPause / 100)
+	s.lookNow("r")
+	s.Update(api.object)
+	expect("after a while", 2, "text 99")
+
+	s.clock.Step(rewordPause)
+	for s.rewords.AllowN(s.clock.Now(), 1) {
+	} // as for other Reservations
+	say("text 100")
+	expect("other Reservations have used up the rate", 2, "text 99")
+	s.clock.Step(rewordPause)
+	s.lookNow("r")
+	s.Update(api.object)
+	expect("the rate allows it again", 3, "text 100")
+
+	api.change(func(r *v1alpha1.Reservation) {
+		meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReservationScheduled).Reason = v1alpha1.ReservationReasonPreempted
+	})
+	s.Update(api.object)
+	say("text 101")
+	expect("another reason", 4, "text 101")
 }
 
 // TestWritesWhatItKnows: once the scheduler knows a spec that has changed, the condition Scheduled says so.

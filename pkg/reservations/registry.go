@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -58,6 +59,8 @@ type Registry struct {
 	// charged.
 	work     workqueue.TypedRateLimitingInterface[string]
 	toCharge workqueue.TypedInterface[string]
+	// rewords limits how often other words for the same reason are written.
+	rewords *rate.Limiter
 
 	// held mirrors the number of placements, and writing the number of Reservations whose placements are being written, so
 	// that pods cost no lock if there are none.
@@ -126,6 +129,8 @@ type entry struct {
 	writing bool
 	// why it has no place, as in the condition of its reserve pods.
 	why string
+	// worded is when reconcile last wrote why it has no place.
+	worded time.Time
 	// refusal is why no place is sought for it; empty if one is.
 	refusal func() string
 }
@@ -192,7 +197,7 @@ func New(holds *ledger.Shared, store *reservepods.Store, watched *watches.Watche
 		cards: map[string]map[hold.ID]*place{}, users: map[types.UID]*user{}, of: map[hold.ID]map[types.UID]*user{},
 		work: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minPause,
 			maxPause)),
-		toCharge: workqueue.NewTyped[string](),
+		toCharge: workqueue.NewTyped[string](), rewords: rate.NewLimiter(rewordQPS, rewordQPS),
 	}
 }
 
