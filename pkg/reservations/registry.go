@@ -179,10 +179,9 @@ type user struct {
 	gone bool
 }
 
-// runsOn reports whether a pod is on the node of the placement that it says it uses, and may: its namespace is one of
-// the owners'.
+// runsOn reports whether a pod is on the node of the placement that it says it uses, and may use it.
 func (u *user) runsOn(r *v1alpha1.Reservation, node string) bool {
-	return u.bound && u.node == node && reservationstate.OpenTo(r, u.namespace)
+	return u.bound && u.node == node && reservationstate.Uses(r, u.namespace, u.pod, u.Index)
 }
 
 // place returns the ledger's ID of the placement.

@@ -339,6 +339,39 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartAfterOwnersChanged: a pod that the status lists has its part of a placement, though its namespace is none of
+// the owners' by now.
+func TestRestartAfterOwnersChanged(t *testing.T) {
+	for sentence, listed := range map[string]bool{"it used it before": true, "it only says so": false} {
+		for _, podFirst := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, pod first: %v", sentence, podFirst), func(t *testing.T) {
+				s := newStage(t)
+				pod := owner("user", "3")
+				r := s.make("r", on("a"), shared, func(r *v1alpha1.Reservation) {
+					r.Spec.Owners[0].Namespace = "another"
+					if listed {
+						r.Status.CurrentOwners = []v1alpha1.ReservationConsumer{{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
+					}
+				})
+				steps := []func(){func() { s.Update(r) }, func() { s.userChanged(bound(pod, "a", r, 0)) }}
+				if podFirst {
+					slices.Reverse(steps)
+				}
+				for _, step := range steps {
+					step()
+				}
+				want := "a: 4"
+				if listed {
+					want = "a: 1"
+				}
+				if got := s.held(); got != want {
+					t.Errorf("held %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
 func TestMissing(t *testing.T) {
 	s := newStage(t)
 	s.Update(s.make("held", on("a")))

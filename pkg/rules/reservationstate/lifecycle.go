@@ -115,7 +115,7 @@ func snapshotOf(r *v1alpha1.Reservation, seen Observed) snapshot {
 		var users []Consumer
 		asked := resource.Vector{}
 		for _, c := range seen.Consumers {
-			if c.Index != p.Index || c.Node != p.NodeName || !OpenTo(r, c.Namespace) {
+			if c.Index != p.Index || c.Node != p.NodeName || !Uses(r, c.Namespace, c.UID, c.Index) {
 				continue
 			}
 			p.Spent = p.Spent || IsSingleUse(r)

@@ -74,6 +74,16 @@ func user(name string, index int32, node string, cpu int64) Consumer {
 	}
 }
 
+// usedBefore changes the owners so that none is in the namespace of the users; the status lists some of these.
+func usedBefore(users ...Consumer) change {
+	return func(r *v1alpha1.Reservation) {
+		r.Spec.Owners = []v1alpha1.ReservationOwner{{PodGroup: "b/train"}}
+		for _, u := range users {
+			r.Status.CurrentOwners = append(r.Status.CurrentOwners, v1alpha1.ReservationConsumer{Namespace: u.Namespace, Name: u.Name, UID: u.UID, Index: u.Index})
+		}
+	}
+}
+
 func ended(c Consumer) Consumer { c.Ended = true; return c }
 
 // outcome is the part of a status that the table looks at.
@@ -218,6 +228,16 @@ func TestNext(t *testing.T) {
 		"used again and again, it stays, and no more is used than there is": {
 			r: reserve(1, ttl(0), again, placed("n1")), consumers: []Consumer{user("v", 0, "n1", 1), user("w", 0, "n1", 8), ended(user("u", 0, "n1", 1))},
 			want: outcome{Phase: "Available", Node: "n1", Placed: "0@n1=2 ", Owners: 2, Ready: "True/Available", Message: "it is held on node n1 until it is deleted"},
+		},
+		"who used it before the owners changed uses it": {
+			r:         reserve(1, ttl(0), again, placed("n1"), usedBefore(user("w", 0, "n1", 1))),
+			consumers: []Consumer{user("v", 0, "n1", 1), user("w", 0, "n1", 1)},
+			want:      outcome{Phase: "Available", Node: "n1", Placed: "0@n1=1 ", Owners: 1, Ready: "True/Available", Message: "it is held on node n1 until it is deleted"},
+		},
+		"but no other placement, nor does another pod of the name": {
+			r:         reserve(2, ttl(0), again, placed("n1", "n2"), usedBefore(user("w", 0, "n1", 1), user("v", 0, "n1", 1))),
+			consumers: []Consumer{user("w", 1, "n2", 1), func() Consumer { c := user("v", 0, "n1", 1); c.UID = "other"; return c }()},
+			want:      outcome{Phase: "Available", Placed: "0@n1=0 1@n2=0 ", Ready: "True/Available", Message: "2 placements are held until it is deleted"},
 		},
 		"a node that is gone takes its placement along": {
 			r: reserve(3, ttl(0), again, placed("n1", "n2", "n3")), consumers: []Consumer{user("v", 0, "n1", 1), user("w", 1, "n2", 1)}, nodes: map[string]Node{"n2": NodeGone},

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -53,6 +54,14 @@ func OpenTo(r *v1alpha1.Reservation, namespace string) bool {
 			(o.Controller == nil || o.Controller.Namespace == namespace) &&
 			(o.LabelSelector == nil || cmp.Or(o.Namespace, Namespace(r)) == namespace) &&
 			(o.PodGroup == "" || group == namespace)
+	})
+}
+
+// Uses reports whether a pod that says it uses a placement may: the Reservation is open to its namespace, or the status
+// lists the pod, which used it before the owners were changed. Only the controller writes the list.
+func Uses(r *v1alpha1.Reservation, namespace string, pod types.UID, index int32) bool {
+	return OpenTo(r, namespace) || slices.ContainsFunc(r.Status.CurrentOwners, func(c v1alpha1.ReservationConsumer) bool {
+		return c.UID == pod && c.Index == index
 	})
 }
 
