@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // reasonDelay is how long to wait for more reasons why reserve pods have no place.
@@ -358,7 +359,7 @@ const (
 func (r *Registry) writeScheduled(ctx context.Context, e *entry, now *v1alpha1.Reservation,
 	reason, message string) error {
 	condition := metav1.Condition{
-		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: clip(message),
+		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: words.Clip(message, maxMessage),
 		ObservedGeneration: now.Generation,
 	}
 	at := r.clock.Now()
@@ -384,10 +385,3 @@ func (r *Registry) writeScheduled(ctx context.Context, e *entry, now *v1alpha1.R
 
 // maxMessage is the longest condition message that the API server accepts.
 const maxMessage = 32768
-
-func clip(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return message[:maxMessage-3] + "..."
-}

@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // Event is one event.
@@ -24,19 +26,12 @@ type Event struct {
 
 // Record hands an event to a recorder. The note is cut to what the API server takes.
 func (e Event) Record(recorder events.EventRecorder) {
+	note := words.Clip(e.Note, validation.NoteLengthLimit)
 	if annotating, ok := recorder.(events.AnnotatedEventRecorder); ok {
-		annotating.AnnotatedEventf(e.On, e.Related, e.Annotations, e.Type, e.Reason, e.Action, "%s", clip(e.Note))
+		annotating.AnnotatedEventf(e.On, e.Related, e.Annotations, e.Type, e.Reason, e.Action, "%s", note)
 		return
 	}
-	recorder.Eventf(e.On, e.Related, e.Type, e.Reason, e.Action, "%s", clip(e.Note))
-}
-
-func clip(note string) string {
-	const more = " ..."
-	if len(note) <= validation.NoteLengthLimit {
-		return note
-	}
-	return note[:validation.NoteLengthLimit-len(more)] + more
+	recorder.Eventf(e.On, e.Related, e.Type, e.Reason, e.Action, "%s", note)
 }
 
 // PodGroupReference returns a reference to a PodGroup, of either API.

@@ -24,7 +24,8 @@ func TestNotes(t *testing.T) {
 	for note, want := range map[string]string{
 		"50% of nodes":            "Normal Why 50% of nodes",
 		strings.Repeat("x", 1024): "Normal Why " + strings.Repeat("x", 1024),
-		strings.Repeat("x", 1025): "Normal Why " + strings.Repeat("x", 1020) + " ...",
+		strings.Repeat("x", 1025): "Normal Why " + strings.Repeat("x", 1021) + "...",
+		strings.Repeat("ä", 513):  "Normal Why " + strings.Repeat("ä", 510) + "...",
 	} {
 		Event{On: &v1.Pod{}, Type: v1.EventTypeNormal, Reason: "Why", Action: "Doing", Note: note}.Record(recorder)
 		if got := <-recorder.Events; got != want {

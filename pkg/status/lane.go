@@ -115,7 +115,7 @@ func (l *ConditionQueue[K]) turn(ctx context.Context, key K) {
 		}
 		l.begin(ctx, key, now.pods[0], now.saying, places)
 		now.pods = now.pods[1:]
-		if now.kind == words || time.Since(began) >= turnTime {
+		if now.kind == rewordings || time.Since(began) >= turnTime {
 			l.queue.Add(key)
 			return
 		}
@@ -141,8 +141,8 @@ const (
 	reasons kind = iota
 	// retries are for pods to which the last write failed.
 	retries
-	// words are for pods that give the reason in other words.
-	words
+	// rewordings are for pods that give the reason in other words.
+	rewordings
 )
 
 // ask finds out what to do next for a key, unless that is known.
@@ -167,7 +167,7 @@ func (l *ConditionQueue[K]) admit(ctx context.Context, kind kind) (chan struct{}
 	case reasons:
 	case retries:
 		places = l.again
-	case words:
+	case rewordings:
 		limit = l.messageLimiter
 	}
 	select {
@@ -224,7 +224,7 @@ func (l *ConditionQueue[K]) next(s PendingCondition, now time.Time) step {
 	case len(failed) > 0 && free:
 		next.kind, next.pods = retries, failed[:1]
 	case len(reworded) > 0:
-		next.kind, next.pods = words, reworded[:1]
+		next.kind, next.pods = rewordings, reworded[:1]
 	case len(failed) > 0:
 		next.wait(lookAgain)
 	}

@@ -277,7 +277,7 @@ func TestBadValues(t *testing.T) {
 		"out of range":         {[]runtime.Object{half("2", nil)}, gpucards.Free{4096, 4096}, every(`"2"`)},
 		"below nothing":        {[]runtime.Object{half("-1", nil)}, gpucards.Free{4096, 4096}, every(`"-1"`)},
 		"empty":                {[]runtime.Object{half("", nil)}, gpucards.Free{4096, 4096}, every(`""`)},
-		"long":                 {[]runtime.Object{half(strings.Repeat("x", 9000), nil)}, gpucards.Free{4096, 4096}, every(`"` + strings.Repeat("x", 200) + ` ..."`)},
+		"long":                 {[]runtime.Object{half(strings.Repeat("x", 9000), nil)}, gpucards.Free{4096, 4096}, every(`"` + strings.Repeat("x", 197) + `..."`)},
 		"a memory of words":    {[]runtime.Object{half("0", memory("4Gi"))}, gpucards.Free{4096, 8192}, less("4Gi")},
 		"less than nothing":    {[]runtime.Object{half("0", memory("-4096"))}, gpucards.Free{4096, 8192}, less("-4096")},
 		"less than requested":  {[]runtime.Object{half("0", memory("1"))}, gpucards.Free{4096, 8192}, less("1")},

@@ -11,11 +11,15 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // EventBadValue is the reason of events about descriptions of GPU cards that could not
 // be used.
 const EventBadValue = "BadGPUCardValue"
+
+// longestValue is as much of a value as an event quotes.
+const longestValue = 200
 
 // tell records an event about a key of an object, once for each value of what the event is about. Its action names the
 // key.
@@ -35,7 +39,7 @@ func (pl *GPUShare) tellCards(node *v1.Node, l layout) {
 	const key = v1alpha1.GPUCardsAnnotation
 	pl.tell(node, key, key, fmt.Sprint(l.total, " ", l.value),
 		"invalid value %q, want %v; node accepts no pods requesting %s until fixed",
-		clip(l.value), l.want, v1alpha1.GPUMemoryResource)
+		words.Clip(l.value, longestValue), l.want, v1alpha1.GPUMemoryResource)
 }
 
 // tellOversold reports a node with a card of which pods have more than it has.
@@ -57,20 +61,11 @@ func (pl *GPUShare) tellCard(pod *v1.Pod, value string, want error, memory int64
 	const key = v1alpha1.GPUCardAnnotation
 	pl.tell(pod, key, key, value,
 		"invalid value %q, want %v; the pod's %d MiB count against every card of node %s until fixed",
-		clip(value), want, memory, node.Name)
+		words.Clip(value, longestValue), want, memory, node.Name)
 }
 
 // tellMemory reports a pod that records another amount than it requests.
 func (pl *GPUShare) tellMemory(pod *v1.Pod, value string, memory int64) {
 	const key = v1alpha1.GPUCardMemoryAnnotation
-	pl.tell(pod, key, key, value, "%q is not the %d MiB that the pod requests; using %d", clip(value), memory, memory)
-}
-
-// clip cuts a value to what an event takes.
-func clip(value string) string {
-	const most, more = 200, " ..."
-	if len(value) <= most {
-		return value
-	}
-	return value[:most] + more
+	pl.tell(pod, key, key, value, "%q is not the %d MiB that the pod requests; using %d", words.Clip(value, longestValue), memory, memory)
 }

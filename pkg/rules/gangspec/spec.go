@@ -3,7 +3,6 @@ package gangspec
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // Mode says what happens to held members when one does not fit.
@@ -118,11 +118,7 @@ func (p KeyProblem) String() string {
 
 // Fault says what is wrong with the value.
 func (p KeyProblem) Fault() string {
-	value := p.Value
-	if len(value) > longValue {
-		value = strings.ToValidUTF8(value[:longValue], "") + "..."
-	}
-	return fmt.Sprintf("%s: %q is not %s", p.Key, value, p.Want)
+	return fmt.Sprintf("%s: %q is not %s", p.Key, words.Clip(p.Value, longValue), p.Want)
 }
 
 // longValue is as much of a value as is quoted: an event has a limit, and what follows the

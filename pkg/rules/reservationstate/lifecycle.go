@@ -7,11 +7,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // maxOwners is how many owners a status lists.
@@ -59,7 +59,7 @@ func Next(r *v1alpha1.Reservation, seen Observed, now time.Time) (v1alpha1.Reser
 	if Ended(r.Status.Phase) {
 		status := *r.Status.DeepCopy()
 		if status.EndTime == nil {
-			status.EndTime = seconds(now)
+			status.EndTime = times.Stored(now)
 		}
 		return status, time.Time{}
 	}
@@ -84,17 +84,14 @@ func Next(r *v1alpha1.Reservation, seen Observed, now time.Time) (v1alpha1.Reser
 		}
 	}
 	if Ended(status.Phase) {
-		status.EndTime = seconds(now)
+		status.EndTime = times.Stored(now)
 	}
 	status.Conditions = slices.Clone(r.Status.Conditions)
 	ready := l.ready(r, status, now)
-	ready.LastTransitionTime, ready.ObservedGeneration = *seconds(now), r.Generation
+	ready.LastTransitionTime, ready.ObservedGeneration = *times.Stored(now), r.Generation
 	meta.SetStatusCondition(&status.Conditions, ready)
 	return status, again
 }
-
-// seconds returns a time as the API stores it.
-func seconds(at time.Time) *metav1.Time { return new(metav1.NewTime(at).Rfc3339Copy()) }
 
 // snapshot is the current state of a Reservation.
 type snapshot struct {

@@ -1,7 +1,14 @@
-// Package times compares times.
+// Package times compares times, and brings them into the form of the API.
 package times
 
-import "time"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Stored returns a time as the API stores it, in whole seconds.
+func Stored(at time.Time) *metav1.Time { return new(metav1.NewTime(at).Rfc3339Copy()) }
 
 // Earlier returns the earlier of two times, of which zero is not known, or never.
 func Earlier(a, b time.Time) time.Time {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // successorArrived reports whether the successor runs, or ran, on the target, and updates the status. The migration is
@@ -77,7 +78,7 @@ const awaitGone = time.Minute
 func (s *step) awaitSuccessor() {
 	status := &s.out.Status
 	if status.GoneTime == nil {
-		status.GoneTime = seconds(s.now)
+		status.GoneTime = times.Stored(s.now)
 	}
 	wait := s.timeout()
 	if s.goneUnevicted() {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // defaultTimeout is the default of the schema, for objects without one.
@@ -161,7 +163,7 @@ func (s *step) pending() {
 	status, spec := &s.out.Status, &s.m.Spec
 	status.Phase, status.Reservation = v1alpha1.MigrationPending, ReservationName(s.m)
 	if status.StartTime == nil && !spec.Suspend {
-		status.StartTime = seconds(s.now)
+		status.StartTime = times.Stored(s.now)
 	}
 	pod, r := s.seen.Pod, s.seen.Reservation
 	if s.podRuns() {
@@ -235,7 +237,7 @@ func (s *step) reserving(why string) {
 	since := s.out.Status.StartTime
 	switch was := meta.FindStatusCondition(s.m.Status.Conditions, v1alpha1.MigrationReserved); {
 	case s.wasReserved():
-		since = seconds(s.now)
+		since = times.Stored(s.now)
 	case was != nil && since != nil && since.Before(&was.LastTransitionTime):
 		since = &was.LastTransitionTime
 	}
@@ -388,7 +390,7 @@ func (s *step) fail(reason, message string) {
 
 func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
 	s.out.Action, s.out.Again = Nothing, time.Time{}
-	s.out.Status.EndTime = seconds(s.now)
+	s.out.Status.EndTime = times.Stored(s.now)
 	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReleased,
 		"it no longer reserves anything")
 	s.set(v1alpha1.MigrationComplete, complete, reason, message)
@@ -397,21 +399,10 @@ func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
 // set sets a condition.
 func (s *step) set(kind string, is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: kind, Status: is, Reason: reason, Message: Clip(message), ObservedGeneration: s.m.Generation,
-		LastTransitionTime: *seconds(s.now),
+		Type: kind, Status: is, Reason: reason, Message: words.Clip(message, LongestMessage), ObservedGeneration: s.m.Generation,
+		LastTransitionTime: *times.Stored(s.now),
 	})
 }
 
-// longest is the limit of a message; that of a condition is 32768.
-const longest = 4096
-
-// Clip shortens a message to what a condition should have.
-func Clip(message string) string {
-	if len(message) <= longest {
-		return message
-	}
-	return message[:longest-3] + "..."
-}
-
-// seconds returns a time as the API stores it.
-func seconds(at time.Time) *metav1.Time { return new(metav1.NewTime(at).Rfc3339Copy()) }
+// LongestMessage is the limit of the message of a condition; the API server takes 32768 bytes.
+const LongestMessage = 4096

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 const (
@@ -203,7 +205,7 @@ func (s *planStep) planned() {
 				s.p.Name))
 		s.out.Again = s.now.Add(checkAgain)
 	default:
-		s.out.Status.Phase, s.out.Status.StartTime = v1alpha1.DefragmentationRunning, seconds(s.now)
+		s.out.Status.Phase, s.out.Status.StartTime = v1alpha1.DefragmentationRunning, times.Stored(s.now)
 		s.set(v1alpha1.DefragmentationReasonReserving, reservingText)
 	}
 }
@@ -428,7 +430,7 @@ func (s *planStep) allMoved(gone int) {
 		return
 	}
 	if status.HeldTime == nil {
-		status.HeldTime = seconds(s.now)
+		status.HeldTime = times.Stored(s.now)
 	}
 	available, used, why := 0, 0, ""
 	for _, h := range s.seen.Holds {
@@ -472,7 +474,7 @@ func (s *planStep) allMoved(gone int) {
 // end ends the plan.
 func (s *planStep) end(phase v1alpha1.DefragmentationPhase, reason, message string) {
 	status := s.out.Status
-	status.Phase, status.EndTime = phase, seconds(s.now)
+	status.Phase, status.EndTime = phase, times.Stored(s.now)
 	s.out = PlanStep{Status: status}
 	is := metav1.ConditionFalse
 	if phase == v1alpha1.DefragmentationSucceeded {
@@ -485,7 +487,7 @@ func (s *planStep) set(reason, message string) { s.complete(metav1.ConditionFals
 
 func (s *planStep) complete(is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationComplete, Status: is, Reason: reason, Message: Clip(message),
-		ObservedGeneration: s.p.Generation, LastTransitionTime: *seconds(s.now),
+		Type: v1alpha1.DefragmentationComplete, Status: is, Reason: reason, Message: words.Clip(message, LongestMessage),
+		ObservedGeneration: s.p.Generation, LastTransitionTime: *times.Stored(s.now),
 	})
 }
