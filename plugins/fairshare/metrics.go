@@ -23,8 +23,8 @@ var (
 	shareDesc = metrics.NewDesc(metricsPrefix+"share",
 		"The largest part of a resource of the cluster that a queue has, from 0 to 1.", []string{"queue"}, nil,
 		metrics.ALPHA, "")
-	pendingDesc = metrics.NewDesc(metricsPrefix+"pending_gangs", "Gangs, and pods in none, that wait for their turn.",
-		[]string{"queue"}, nil, metrics.ALPHA, "")
+	waitingDesc = metrics.NewDesc(metricsPrefix+"waiting_jobs",
+		"Complete gangs, and pods in none, that wait for their turn or for room.", []string{"queue"}, nil, metrics.ALPHA, "")
 
 	waitDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: "lockstep", Subsystem: "queue", Name: "wait_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -52,7 +52,7 @@ var _ metrics.StableCollector = &collector{}
 
 // DescribeWithStability describes the metrics.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, desc := range []*metrics.Desc{deservedDesc, runningDesc, shareDesc, pendingDesc} {
+	for _, desc := range []*metrics.Desc{deservedDesc, runningDesc, shareDesc, waitingDesc} {
 		ch <- desc
 	}
 }
@@ -60,7 +60,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 // CollectWithStability collects the metrics.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	c.d.lock()
-	standings, pending := c.d.book.Standings(), c.d.book.Pending()
+	standings, waiting := c.d.book.Standings(), c.d.book.Unplaced()
 	c.d.mu.Unlock()
 	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
 		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
@@ -78,7 +78,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		amounts(deservedDesc, queue, s.Deserved)
 		amounts(runningDesc, queue, s.Running)
 		gauge(shareDesc, s.Share, queue)
-		gauge(pendingDesc, float64(pending[queue]), queue)
+		gauge(waitingDesc, float64(waiting[queue]), queue)
 	}
 }
 

@@ -223,7 +223,7 @@ func sweep(ctx context.Context, users *driver) {
 }
 
 // ours are the gauges that are 0 where there are no pods.
-var ours = []string{"lockstep_holds", "lockstep_gang_gangs", "lockstep_gang_members_held", "lockstep_queue_allocated", "lockstep_queue_share", "lockstep_queue_pending_gangs", heldPlacements}
+var ours = []string{"lockstep_holds", "lockstep_gang_gangs", "lockstep_gang_members_held", "lockstep_queue_allocated", "lockstep_queue_share", "lockstep_queue_waiting_jobs", heldPlacements}
 
 const heldPlacements = "lockstep_reservation_held_placements"
 

@@ -147,15 +147,13 @@ func (b *Book) Jobs(phase Phase) (jobs []Job) {
 	return jobs
 }
 
-// Pending returns how many jobs wait for their turn, by queue.
-func (b *Book) Pending() map[string]int {
-	pending := map[string]int{}
+// Unplaced returns how many jobs wait for their turn, have it, or did not fit, by queue.
+func (b *Book) Unplaced() map[string]int {
+	jobs := map[string]int{}
 	for _, j := range b.timed {
-		if j.phase == Waiting {
-			pending[j.Queue]++
-		}
+		jobs[j.Queue] += count(j.phase != Outside)
 	}
-	return pending
+	return jobs
 }
 
 // Representative returns the pod that stands at the gate for a job that waits; empty for any other.

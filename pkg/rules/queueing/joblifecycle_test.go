@@ -37,6 +37,15 @@ func newScene(from Phase, gang bool) *scene {
 	return s
 }
 
+// TestUnplaced: a job that did not fit waits, too.
+func TestUnplaced(t *testing.T) {
+	for phase, want := range map[Phase]int{Outside: 0, Waiting: 1, Admitted: 1, Failed: 1} {
+		if got := newScene(phase, true).Unplaced()["b"]; got != want {
+			t.Errorf("in phase %d: %d jobs are unplaced, want %d", phase, got, want)
+		}
+	}
+}
+
 func (s *scene) at() Moment {
 	return Moment{Now: s.now, Synced: true, IsWaiting: func(pod string) bool { return !s.gone[pod] }, WaitsForRoom: yes, IsComplete: yes}
 }

@@ -273,7 +273,7 @@ func (s *stage) clean(taken []*sample) {
 }
 
 // notZero is a gauge of what is held or counted, and is not 0.
-var notZero = regexp.MustCompile(`(?m)^lockstep_(holds|gang_gangs|gang_members_held|queue_share|queue_allocated|queue_pending_gangs|reservation_held_placements)(\{.*\})? ([^0].*|0.+)$`)
+var notZero = regexp.MustCompile(`(?m)^lockstep_(holds|gang_gangs|gang_members_held|queue_share|queue_allocated|queue_waiting_jobs|reservation_held_placements)(\{.*\})? ([^0].*|0.+)$`)
 
 // gauges returns an error unless all gauges of what is held and counted are 0.
 func (s *stage) gauges() error {
