@@ -9,12 +9,12 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 )
 
@@ -53,7 +53,8 @@ type Gang struct {
 	// Mode is Strict or NonStrict.
 	Mode  string `json:"mode"`
 	Queue string `json:"queue"`
-	// Priority is the lowest of its members' priorities; nil where none has one.
+	// Priority is the highest of the members without a node, by which the gang is ordered, or else of those that have one;
+	// nil where that one has none.
 	Priority *int32 `json:"priority,omitempty"`
 	// Domain has all its bound members: of the topology that it requires, or else the finest there is. Nil where none has.
 	Domain *DomainName `json:"domain,omitempty"`
@@ -187,36 +188,23 @@ func (r *reader) gang(key gangspec.Key, s *seen) Gang {
 	is := gangstatus.Of(key, s.group, s.native, s.pods)
 	g := Gang{
 		Namespace: key.Namespace, Name: key.Name, Source: s.from(), Phase: string(is.Phase),
-		Bound: is.Bound, Minimum: is.Minimum, Members: is.Members,
+		Held: is.Held, Bound: is.Bound, Minimum: is.Minimum, Members: is.Members,
 		Running: is.Running, Succeeded: is.Succeeded, Failed: is.Failed,
 		Mode: string(is.Spec.Mode), Reason: is.Reason, Message: is.Message, Created: s.created(),
 	}
 	asked := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
 		Annotations: map[string]string{v1alpha1.GangNameAnnotation: key.Name}}}
-	nodes := map[string]bool{}
-	if is.First != nil {
-		asked = is.First
+	if is.Lead != nil {
+		asked, g.Priority = is.Lead, is.Lead.Spec.Priority
 	}
 	for _, pod := range s.pods {
 		g.Schedulers = append(g.Schedulers, pod.Spec.SchedulerName)
-		if pod.DeletionTimestamp != nil || objectstate.HasEnded(pod) {
-			continue
-		}
-		if priority := pod.Spec.Priority; priority != nil && (g.Priority == nil || *priority < *g.Priority) {
-			g.Priority = priority
-		}
-		switch {
-		case pod.Spec.NodeName != "":
-			nodes[pod.Spec.NodeName] = true
-		case pod.Status.NominatedNodeName != "":
-			g.Held++
-		}
 	}
 	slices.Sort(g.Schedulers)
 	g.Schedulers = slices.Compact(g.Schedulers)
 	g.Queue = gangspec.QueueOf(asked, func(gangspec.Key) gangspec.PodGroups { return is.PodGroups },
 		func(name string) string { return r.queueOf[name] })
-	g.Domain = r.domain(&is.Spec, nodes)
+	g.Domain = r.domain(&is.Spec, is.Nodes)
 	return g
 }
 
@@ -249,7 +237,7 @@ func (s *seen) created() metav1.Time {
 
 // domain returns the domain of the topology that a gang requires, or else the finest, that has all these nodes; nil
 // where there is none.
-func (r *reader) domain(spec *gangspec.Spec, nodes map[string]bool) *DomainName {
+func (r *reader) domain(spec *gangspec.Spec, nodes sets.Set[string]) *DomainName {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -267,7 +255,7 @@ func (r *reader) domain(spec *gangspec.Spec, nodes map[string]bool) *DomainName 
 }
 
 // shared returns the value of a label that all nodes have.
-func (r *reader) shared(key string, nodes map[string]bool) (value string, one bool) {
+func (r *reader) shared(key string, nodes sets.Set[string]) (value string, one bool) {
 	values := map[string]bool{}
 	for name := range nodes {
 		node := r.nodes[name]

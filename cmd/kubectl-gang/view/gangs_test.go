@@ -102,7 +102,7 @@ func TestGangs(t *testing.T) {
 		"a pod in no gang is no gang": {in: GangsIn{Pods: []*v1.Pod{pod("team", "x", 0, "", without)}}},
 		"by annotation, it waits, and a place is nominated": {
 			in:   GangsIn{Pods: []*v1.Pod{pod("team", "x", 0, "", nominated, priority(5)), pod("team", "x", 1, "", priority(3))}},
-			want: []Gang{{Source: SourceAnnotation, Phase: "PreScheduling", Held: 1, Minimum: 2, Members: 2, Queue: "default", Priority: new(int32(3)), Reason: "AwaitingPlacement"}},
+			want: []Gang{{Source: SourceAnnotation, Phase: "PreScheduling", Held: 1, Minimum: 2, Members: 2, Queue: "default", Priority: new(int32(5)), Reason: "AwaitingPlacement"}},
 		},
 		"members name several queues: that of the first in order counts": {
 			in:   GangsIn{Pods: []*v1.Pod{pod("team", "x", 0, "", inQueue("late")), pod("team", "x", 1, "", inQueue("early"), priority(10))}},

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -38,6 +39,12 @@ type Facts struct {
 	Succeeded, Failed int
 	// oldestBound is when the oldest of the members was created that have a node and have not ended; zero if none has.
 	oldestBound time.Time
+	// Lead is the member whose priority is that of the gang, the highest: of those without a node, by which the gang is
+	// ordered, or else of those that have one; nil if none is unfinished.
+	Lead *v1.Pod
+	// Held is how many members without a node have one nominated. Nodes are those of members that have not ended.
+	Held  int
+	Nodes sets.Set[string]
 	// RefusedByKubelet are those of the pods that failed that kubelets refused: see KubeletRefusal.
 	RefusedByKubelet []*v1.Pod
 }
@@ -51,7 +58,7 @@ func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.
 		owner = object.Owner
 	}
 	members, describers := inOrder(pods)
-	var f Facts
+	f := Facts{Nodes: sets.Set[string]{}}
 	for _, m := range members {
 		if m.pod.DeletionTimestamp == nil || m.pod.Status.Phase == v1.PodSucceeded {
 			f.Pods = append(f.Pods, m.pod)
@@ -141,6 +148,9 @@ func seatOf(pod *v1.Pod) seat { return seat{gangspec.OriginOf(pod).Controller, g
 
 func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	placed := pod.Spec.NodeName != ""
+	if f.Lead == nil || !placed && f.Lead.Spec.NodeName != "" { // they come in order of their priorities
+		f.Lead = pod
+	}
 	if !placed && f.Aside.Add(pod, resource.CheckPod(pod)) {
 		return
 	}
@@ -148,7 +158,10 @@ func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	f.All.Add(1, role)
 	if placed {
 		f.Bound.Add(1, role)
+		f.Nodes.Insert(pod.Spec.NodeName)
 		f.oldestBound = times.Earlier(f.oldestBound, pod.CreationTimestamp.Time)
+	} else if pod.Status.NominatedNodeName != "" {
+		f.Held++
 	}
 	if pod.Status.Phase == v1.PodRunning {
 		f.Up.Add(1, role)

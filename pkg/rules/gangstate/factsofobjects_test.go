@@ -3,6 +3,7 @@ package gangstate
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -220,10 +222,17 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			Min, Succeeded int
 			Members, Bound gangspec.Count
 			Aside          gangspec.UncountedPods
+			Priority       int32
 		}
-		observed := seen{Spec: f.Spec, Min: f.Stage.Min, Succeeded: f.Succeeded, Members: f.Members, Bound: f.Bound, Aside: f.Aside}
+		observed := seen{Spec: f.Spec, Min: f.Stage.Min, Succeeded: f.Succeeded, Members: f.Members, Bound: f.Bound, Aside: f.Aside, Priority: math.MinInt32}
+		if f.Lead != nil {
+			observed.Priority = corev1helpers.PodPriority(f.Lead)
+		}
 		bound := g.runningOrSucceeded()
-		known := seen{Spec: g.asked, Min: g.spec.Min, Succeeded: g.succeeded().N, Members: bound.Plus(g.coming), Bound: bound, Aside: g.aside()}
+		known := seen{Spec: g.asked, Min: g.spec.Min, Succeeded: g.succeeded().N, Members: bound.Plus(g.coming), Bound: bound, Aside: g.aside(), Priority: g.group.priority()}
+		if known.Priority == math.MinInt32 {
+			known.Priority = g.priorityOf((*member).lives)
+		}
 		for _, pod := range f.Pods {
 			if !objectstate.HasEnded(pod) {
 				observed.Order = append(observed.Order, pod.Name)

@@ -128,11 +128,11 @@ func (g *group) pickLeader() *member {
 	return leader
 }
 
-// priority returns the highest of its members that do not run.
+// priority returns the highest of its members that wait for a node.
 func (g *group) priority() int32 {
 	priority := int32(math.MinInt32)
 	for _, gang := range g.gangs {
-		priority = max(priority, gang.priorityOf(func(m *member) bool { return !m.runs() }))
+		priority = max(priority, gang.priorityOf(func(m *member) bool { return !m.runs() && m.lives() }))
 	}
 	return priority
 }

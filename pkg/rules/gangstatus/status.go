@@ -1,19 +1,17 @@
 package gangstatus
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Status is the state of a gang as far as the API shows it. For a gang with a PodGroup it is what the controller
@@ -29,8 +27,10 @@ type Status struct {
 	// Members can make up the minimum; Bound are those of them that have a node or had one to the end.
 	Members, Bound             int
 	Running, Succeeded, Failed int
-	// First is the first of its unfinished members in order; nil if it has none.
-	First *v1.Pod
+	// Lead, Held and Nodes are those of [gangstate.Facts].
+	Lead  *v1.Pod
+	Held  int
+	Nodes sets.Set[string]
 	// Reason and Message are why it waits, or that its minimum is bound.
 	Reason, Message string
 }
@@ -72,12 +72,8 @@ func Of(key gangspec.Key, group *coscheduling.PodGroup, native *schedulingv1beta
 			c = *stored
 		}
 	}
-	var first *v1.Pod
-	if i := slices.IndexFunc(f.Pods, func(pod *v1.Pod) bool { return !objectstate.HasEnded(pod) }); i >= 0 {
-		first = f.Pods[i]
-	}
 	return Status{
-		First: first, Spec: f.Spec, PodGroups: groups, Phase: phase, Minimum: f.Stage.Min,
+		Lead: f.Lead, Held: f.Held, Nodes: f.Nodes, Spec: f.Spec, PodGroups: groups, Phase: phase, Minimum: f.Stage.Min,
 		Members: f.Members.N, Bound: f.Bound.N,
 		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),
 		Reason: c.Reason, Message: c.Message,
