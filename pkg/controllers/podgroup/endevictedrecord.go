@@ -31,7 +31,7 @@ const jobInterval = 10 * time.Second
 
 // endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended,
 // or its Job has, or is gone.
-func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.Facts,
+func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.StatusFacts,
 	phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
 	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
 	record := evictionrecord.Read(value)

@@ -134,7 +134,7 @@ func TestEvictedForGood(t *testing.T) {
 			}
 			message := `Job "train" has failed (BackoffLimitExceeded), and makes no more pods; gang "ns/g" was evicted at 2030-01-01T00:00:00Z` + by
 			object := &gangspec.PodGroupDescription{} // lockstep-controller takes the minimum of a gang without pods away
-			f := gangstatus.Observe(gangspec.Key{Namespace: "ns", Name: "g"}, object, nil, &gangstate.History{})
+			f := gangstatus.FactsOf(gangspec.Key{Namespace: "ns", Name: "g"}, object, nil, &gangstate.History{})
 			for _, status := range []coscheduling.PodGroupStatus{pg.Status, gangstatus.Next(pg, f, metav1.NewTime(at.Add(time.Hour)))} {
 				if got := status.Conditions[0].Message; status.Phase != schedulingv1alpha1.PodGroupFailed || got != message {
 					t.Errorf("phase %s, %s; want Failed, %s", status.Phase, got, message)
@@ -143,7 +143,7 @@ func TestEvictedForGood(t *testing.T) {
 			if got := gangstatus.Of(f.Key, pg, nil, nil); got.Phase != schedulingv1alpha1.PodGroupFailed || got.Message != message {
 				t.Errorf("it is listed as %s, %s; want Failed, %s", got.Phase, got.Message, message)
 			}
-			again := gangstatus.Observe(f.Key, object, []*v1.Pod{members.Pod(0, "waiting")}, &gangstate.History{})
+			again := gangstatus.FactsOf(f.Key, object, []*v1.Pod{members.Pod(0, "waiting")}, &gangstate.History{})
 			if got := gangstatus.Next(pg, again, metav1.NewTime(at.Add(time.Hour))); got.Phase == schedulingv1alpha1.PodGroupFailed || got.Conditions[0].Reason == v1alpha1.ReasonJobFailed {
 				t.Errorf("with a new pod it is %s, %s", got.Phase, got.Conditions[0].Reason)
 			}
@@ -180,7 +180,7 @@ func (r *reconciler) mustEndEvicted(t *testing.T, pg *coscheduling.PodGroup, pod
 	t.Helper()
 	r.jobs = r.client
 	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
-	f := gangstatus.Observe(gangspec.Key{Namespace: "ns", Name: "g"}, &gangspec.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
+	f := gangstatus.FactsOf(gangspec.Key{Namespace: "ns", Name: "g"}, &gangspec.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
 	result, err := r.endEvicted(t.Context(), pg, f, phase)
 	must.Succeed(t, err)
 	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))

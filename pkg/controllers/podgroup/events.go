@@ -16,7 +16,7 @@ const EventMemberRefused = "MemberRefused"
 
 // refusedByKubelet returns the event that kubelets have refused members; nil if so many were told, or no more have
 // failed than the status says.
-func refusedByKubelet(pg *coscheduling.PodGroup, f gangstatus.Facts, told int) *status.Event {
+func refusedByKubelet(pg *coscheduling.PodGroup, f gangstatus.StatusFacts, told int) *status.Event {
 	text := gangstate.TextRefusedByKubelet(f.RefusedByKubelet)
 	if len(f.RefusedByKubelet) <= told || f.Failed <= int(pg.Status.Failed) {
 		return nil

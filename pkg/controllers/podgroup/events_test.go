@@ -31,7 +31,7 @@ func TestMemberRefusedEvent(t *testing.T) {
 		pg := members.PodGroup(2, schedulingv1alpha1.PodGroupRunning)
 		pg.Status.Failed = tc.failed
 		got := ""
-		if e := refusedByKubelet(pg, gangstatus.Observe(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), tc.pods, &gangstate.History{}), tc.told); e != nil {
+		if e := refusedByKubelet(pg, gangstatus.FactsOf(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), tc.pods, &gangstate.History{}), tc.told); e != nil {
 			got = e.Note
 		}
 		if got != tc.want {

@@ -55,7 +55,7 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, nil
 	}
 	known := r.historyOf(request.NamespacedName, func() *gangstate.History { return &gangstate.History{} })
-	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadNative(pg), pods, &known.History)
+	facts := gangstatus.FactsOf(gangspec.Key(request.NamespacedName), gangspec.ReadNative(pg), pods, &known.History)
 	want := gangstatus.NativeConditions(pg, pods, facts, metav1.NewTime(r.clock.Now()))
 	if equality.Semantic.DeepEqual(pg.Status.Conditions, want) {
 		return reconcile.Result{}, nil

@@ -71,7 +71,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	known := r.historyOf(request.NamespacedName, func() *gangstate.History { return gangstatus.Resume(pg, pods) })
-	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadPodGroup(pg, &pg.Spec), pods,
+	facts := gangstatus.FactsOf(gangspec.Key(request.NamespacedName), gangspec.ReadPodGroup(pg, &pg.Spec), pods,
 		&known.History)
 	want := gangstatus.Next(pg, facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()

@@ -19,7 +19,7 @@ import (
 )
 
 func statusAfter(pg *coscheduling.PodGroup, pods []*v1.Pod) coscheduling.PodGroupStatus {
-	f := gangstatus.Observe(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{})
+	f := gangstatus.FactsOf(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{})
 	return gangstatus.Next(pg, f, metav1.NewTime(members.Epoch))
 }
 

@@ -179,13 +179,19 @@ func randomPod(random *rand.Rand, name string) *v1.Pod {
 		ended(time.Duration(random.IntN(3)-1) * time.Minute)(pod)
 	case 5:
 		claiming("gpu")(pod)
+	case 6:
+		bindTo("n", time.Second)(pod)
+		pod.Status.Phase = []v1.PodPhase{v1.PodRunning, v1.PodFailed}[random.IntN(2)]
 	}
 	return pod
 }
 
 // TestSchedulerSeesWhatIsObserved: fed change by change, the scheduler knows of a gang what follows from its objects at
-// once. It does not count which members run on their nodes, nor pods that failed.
+// once, and so does one that begins. Which members run, and which pods failed, follows from its members and its
+// incarnation.
 func TestSchedulerSeesWhatIsObserved(t *testing.T) {
+	// What a gang needs, and since when it lacks that, depends on what was seen before.
+	byHistory := cmpopts.IgnoreFields(RunningGang{}, "Min", "MinByRole", "BrokenSince", "Created")
 	for seed := range uint64(5000) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		s, pods, key := newOpen(gangspec.Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}, gangspec.Key{Namespace: "a", Name: "x"}
@@ -200,6 +206,12 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 				continue // it does not come back
 			} else if was != nil { // these do not change
 				pod.CreationTimestamp, pod.Spec.Priority, pod.OwnerReferences = was.CreationTimestamp, was.Spec.Priority, was.OwnerReferences
+			}
+			if pod.Status.Phase == v1.PodFailed { // it ran before
+				before := edit(pod, func(p *v1.Pod) { p.Status.Phase = v1.PodRunning })
+				pods[pod.UID] = before
+				s.ObservePod(before, start)
+				Observe(key, nil, slices.Collect(maps.Values(pods)), history)
 			}
 			pods[pod.UID] = pod
 			if objectstate.HasEnded(pod) {
@@ -217,19 +229,19 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			continue // nothing of it is to be scheduled; the PodGroup still shows how it ended
 		}
 		type seen struct {
-			Order          []string
-			Spec           gangspec.Spec
-			Min, Succeeded int
-			Members, Bound gangspec.Count
-			Aside          gangspec.UncountedPods
-			Priority       int32
+			Order                   []string
+			Spec                    gangspec.Spec
+			Min, Succeeded, Failed  int
+			Members, Bound, Up, All gangspec.Count
+			Aside                   gangspec.UncountedPods
+			Priority                int32
 		}
-		observed := seen{Spec: f.Spec, Min: f.Stage.Min, Succeeded: f.Succeeded, Members: f.Members, Bound: f.Bound, Aside: f.Aside, Priority: math.MinInt32}
+		observed := seen{Spec: f.Spec, Min: f.Stage.Min, Succeeded: f.Succeeded, Failed: f.Failed, Members: f.Members, Bound: f.Bound, Up: f.Up, All: f.All, Aside: f.Aside, Priority: math.MinInt32}
 		if f.Lead != nil {
 			observed.Priority = corev1helpers.PodPriority(f.Lead)
 		}
 		bound := g.runningOrSucceeded()
-		known := seen{Spec: g.asked, Min: g.spec.Min, Succeeded: g.succeeded().N, Members: bound.Plus(g.coming), Bound: bound, Aside: g.aside(), Priority: g.group.priority()}
+		known := seen{Spec: g.asked, Min: g.spec.Min, Succeeded: g.succeeded().N, Members: bound.Plus(g.coming), Bound: bound, Up: g.succeeded(), All: bound.Plus(g.coming), Aside: g.aside(), Priority: g.group.priority()}
 		if known.Priority == math.MinInt32 {
 			known.Priority = g.priorityOf((*member).lives)
 		}
@@ -238,11 +250,29 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 				observed.Order = append(observed.Order, pod.Name)
 			}
 		}
+		filled := map[seat]bool{}
 		for _, m := range g.sorted((*member).lives) {
 			known.Order = append(known.Order, m.pod.Name)
+			filled[seatOf(m.pod)] = m.index.Series != ""
+			if m.pod.Status.Phase == v1.PodRunning {
+				known.Up.Add(1, m.role())
+			}
+		}
+		for _, pod := range pods {
+			from := gangspec.OriginOf(pod)
+			if pod.Status.Phase != v1.PodFailed || g.incarnation.replaces(from) || !g.incarnation.includes(from.Controller, gangspec.EndOf(pod)) {
+				continue
+			}
+			if known.Failed++; !filled[seatOf(pod)] {
+				known.All.Add(1, gangspec.RoleOf(pod))
+			}
 		}
 		if diff := cmp.Diff(observed, known, cmp.AllowUnexported(gangspec.UncountedPods{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("seed %d: (-observed +known to the scheduler)\n%s", seed, diff)
+		}
+		anew := FromObjects(map[gangspec.Key]gangspec.PodGroups{key: {object}}, slices.Collect(maps.Values(pods)), start).Footprint(key)
+		if diff := cmp.Diff(anew, s.Footprint(key), cmpopts.EquateEmpty(), byHistory); diff != "" {
+			t.Fatalf("seed %d: footprint (-of objects +known to the scheduler)\n%s", seed, diff)
 		}
 	}
 }

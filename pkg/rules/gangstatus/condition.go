@@ -17,7 +17,7 @@ import (
 
 // conditionsOf returns what the conditions should be. Where they are that already, it
 // returns them as they are.
-func conditionsOf(pg *coscheduling.PodGroup, f Facts, now metav1.Time) []metav1.Condition {
+func conditionsOf(pg *coscheduling.PodGroup, f StatusFacts, now metav1.Time) []metav1.Condition {
 	want := scheduled(f)
 	current := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
 	if current != nil && !isOurs(pg, current) && isLeft(current, want, f) {
@@ -36,7 +36,7 @@ func conditionsOf(pg *coscheduling.PodGroup, f Facts, now metav1.Time) []metav1.
 }
 
 // scheduled returns the condition as far as counting decides it.
-func scheduled(f Facts) metav1.Condition {
+func scheduled(f StatusFacts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
 	switch {
 	case f.JobFailed != "":
@@ -61,7 +61,7 @@ func scheduled(f Facts) metav1.Condition {
 }
 
 // minimumBound returns the message for a gang of which a stage is bound: what is still to come.
-func minimumBound(f Facts) string {
+func minimumBound(f StatusFacts) string {
 	text := fmt.Sprintf("gang %q has its minimum of %d members%s bound", f.Key, f.Stage.Min,
 		gangstate.TextStage(f.Stage.Stage()))
 	if later := f.later(); later > 0 {
@@ -71,7 +71,7 @@ func minimumBound(f Facts) string {
 }
 
 // incomplete returns the message for what is missing.
-func incomplete(f Facts) string {
+func incomplete(f StatusFacts) string {
 	if f.Members.N >= f.Stage.Min {
 		return gangstate.TextLacks(f.Key, &f.Stage, f.Members)
 	}
@@ -88,7 +88,7 @@ func incomplete(f Facts) string {
 // isLeft reports whether a condition of another writer is left, although counting
 // would put want there. Two writers that both insist on their view would write
 // for ever; so the other's condition stands wherever it may know more.
-func isLeft(current *metav1.Condition, want metav1.Condition, f Facts) bool {
+func isLeft(current *metav1.Condition, want metav1.Condition, f StatusFacts) bool {
 	if current.Status != metav1.ConditionFalse {
 		return false
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/waitreason"
 )
 
-// Facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
-type Facts struct {
+// StatusFacts are the facts of a gang, and what else the status of its PodGroup follows from.
+type StatusFacts struct {
 	gangstate.Facts
 
 	Key gangspec.Key
@@ -35,9 +35,9 @@ type Facts struct {
 	expired bool
 	// said is why members wait, from the status of one of them; nil for nothing.
 	said *v1.PodCondition
-	// OwnerEnded: what made its pods has ended, and makes no more. Observe leaves it to its caller.
+	// OwnerEnded: what made its pods has ended, and makes no more. FactsOf leaves it to its caller.
 	OwnerEnded bool
-	// JobFailed says that the Job which made its pods has failed; empty if it has not. Observe leaves it to its caller.
+	// JobFailed says that the Job which made its pods has failed; empty if it has not. FactsOf leaves it to its caller.
 	JobFailed string
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
@@ -58,10 +58,10 @@ func Resume(pg *coscheduling.PodGroup, pods []*v1.Pod) *gangstate.History {
 	return gangstate.RecordedHistory(gangspec.ReadWithStatus(pg, &pg.Spec, &pg.Status.PodGroupStatus))
 }
 
-// Observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen
-// before, and is updated with these.
-func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.Pod, history *gangstate.History) Facts {
-	f := Facts{Key: key, Facts: gangstate.Observe(key, object, pods, history)}
+// FactsOf returns the facts of a gang for its status. Its parameters are those of [gangstate.Observe].
+func FactsOf(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.Pod,
+	history *gangstate.History) StatusFacts {
+	f := StatusFacts{Key: key, Facts: gangstate.Observe(key, object, pods, history)}
 	if object != nil {
 		f.madeFor = object.Owner
 	}
@@ -80,12 +80,12 @@ func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.
 
 // hasOtherPods reports whether a gang that was evicted has other pods than those that are being evicted: from then on
 // its condition says what it lacks. It is not back before it has its minimum, see [gangstate.Facts.IsBack].
-func (f *Facts) hasOtherPods() bool { return f.staying > 0 }
+func (f *StatusFacts) hasOtherPods() bool { return f.staying > 0 }
 
 // later is how many more members the later stages need.
-func (f *Facts) later() int { return f.Spec.Min - f.Stage.Min }
+func (f *StatusFacts) later() int { return f.Spec.Min - f.Stage.Min }
 
-func (f *Facts) addUnfinished(pod *v1.Pod) {
+func (f *StatusFacts) addUnfinished(pod *v1.Pod) {
 	f.unfinished++
 	if target := objectstate.PodCondition(pod, v1.DisruptionTarget); pod.DeletionTimestamp == nil &&
 		(target == nil || target.Status != v1.ConditionTrue) {

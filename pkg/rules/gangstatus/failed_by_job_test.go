@@ -16,7 +16,7 @@ func TestJobCountedItAsFailed(t *testing.T) {
 		Name: "p", UID: "p", DeletionTimestamp: new(metav1.Now()),
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j", Controller: new(true)}},
 	}, Status: v1.PodStatus{Phase: v1.PodSucceeded}}
-	f := Observe(gangspec.Key{Namespace: "ns", Name: "g"}, &gangspec.PodGroupDescription{Min: 4}, []*v1.Pod{pod}, &gangstate.History{})
+	f := FactsOf(gangspec.Key{Namespace: "ns", Name: "g"}, &gangspec.PodGroupDescription{Min: 4}, []*v1.Pod{pod}, &gangstate.History{})
 	if f.Succeeded != 0 {
 		t.Errorf("%d succeeded, want none", f.Succeeded)
 	}

@@ -84,7 +84,7 @@ func TestHistory(t *testing.T) {
 		"nothing is left": {seen: [][]*v1.Pod{all, rest, nil}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			history, f := &gangstate.History{}, Facts{}
+			history, f := &gangstate.History{}, StatusFacts{}
 			pg := group(4, "")
 			if c.madeFor != "" {
 				pg.Labels = map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController}
@@ -93,10 +93,10 @@ func TestHistory(t *testing.T) {
 			object := gangspec.ReadPodGroup(pg, &pg.Spec)
 			var last []*v1.Pod
 			for _, last = range c.seen {
-				f = Observe(key, object, last, history)
+				f = FactsOf(key, object, last, history)
 				pg.Status = Next(pg, f, metav1.NewTime(epoch))
 			}
-			if after := Next(pg, Observe(key, object, last, Resume(pg, last)), metav1.NewTime(epoch)); !c.forgets && (after.Succeeded != pg.Status.Succeeded || after.Phase != pg.Status.Phase) {
+			if after := Next(pg, FactsOf(key, object, last, Resume(pg, last)), metav1.NewTime(epoch)); !c.forgets && (after.Succeeded != pg.Status.Succeeded || after.Phase != pg.Status.Phase) {
 				t.Errorf("another process counts %d that succeeded in phase %q, want %d in %q", after.Succeeded, after.Phase, pg.Status.Succeeded, pg.Status.Phase)
 			}
 			if f.Succeeded != int(c.succeeded) || f.Members.N != c.members {

@@ -23,7 +23,7 @@ const (
 
 // NativeConditions returns what the conditions of a native PodGroup should be. Where they are that
 // already, it returns them as they are.
-func NativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f Facts, now metav1.Time) []metav1.Condition {
+func NativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f StatusFacts, now metav1.Time) []metav1.Condition {
 	conditions := slices.Clone(pg.Status.Conditions)
 	set := func(want *metav1.Condition) {
 		if want == nil {
@@ -49,7 +49,7 @@ func NativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f Facts, n
 
 // initiallyScheduled returns the condition by the pods: by their number, and where that does
 // not show why they wait, by what the scheduler has written on them. It is nil without pods.
-func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f Facts) *metav1.Condition {
+func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f StatusFacts) *metav1.Condition {
 	if f.All.N+f.Aside.N() == 0 {
 		return nil
 	}
@@ -67,7 +67,7 @@ func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f Facts) *metav1.Conditi
 
 // quote copies into a condition what the scheduler has written on the members, where their number does not show why
 // they wait.
-func (f *Facts) quote(c *metav1.Condition) {
+func (f *StatusFacts) quote(c *metav1.Condition) {
 	if c.Status == metav1.ConditionTrue || f.said == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (f *Facts) quote(c *metav1.Condition) {
 }
 
 // basic sets the reason and message for a PodGroup whose pods are scheduled one by one.
-func basic(c *metav1.Condition, f Facts) *metav1.Condition {
+func basic(c *metav1.Condition, f StatusFacts) *metav1.Condition {
 	switch {
 	case c.Status == metav1.ConditionTrue:
 		c.Reason, c.Message = ReasonScheduled, fmt.Sprintf("PodGroup %q has a pod bound; its pods are scheduled one by one",

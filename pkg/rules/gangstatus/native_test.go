@@ -97,7 +97,7 @@ func TestNativeConditions(t *testing.T) {
 					`{"f:status":{"f:conditions":{"k:{\"type\":\"` + initially + `\"}":{"f:message":{}},"k:{\"type\":\"` + target + `\"}":{"f:message":{}}}}}`)}}
 			}
 			after := func(now time.Time) []metav1.Condition {
-				f := Observe(key, gangspec.ReadNative(pg), c.pods, &gangstate.History{})
+				f := FactsOf(key, gangspec.ReadNative(pg), c.pods, &gangstate.History{})
 				return NativeConditions(pg, c.pods, f, metav1.NewTime(now))
 			}
 			got := after(epoch)

@@ -17,7 +17,7 @@ const (
 )
 
 // Next returns the status for the facts, given the present one.
-func Next(pg *coscheduling.PodGroup, f Facts, now metav1.Time) coscheduling.PodGroupStatus {
+func Next(pg *coscheduling.PodGroup, f StatusFacts, now metav1.Time) coscheduling.PodGroupStatus {
 	was := pg.Status
 	if f.JobFailed == "" && cleanedUp(was, f) {
 		was.Running = 0
@@ -41,7 +41,7 @@ func over(phase schedulingv1alpha1.PodGroupPhase) bool {
 
 // cleanedUp reports whether pods of a gang that has ended are being removed, or all are gone. The
 // result of the gang stands then.
-func cleanedUp(was coscheduling.PodGroupStatus, f Facts) bool {
+func cleanedUp(was coscheduling.PodGroupStatus, f StatusFacts) bool {
 	return over(was.Phase) && f.unfinished == 0 && (int32(f.Succeeded) < was.Succeeded || int32(f.Failed) < was.Failed ||
 		f.All.N+f.Aside.N() == 0)
 }
@@ -49,7 +49,7 @@ func cleanedUp(was coscheduling.PodGroupStatus, f Facts) bool {
 // phaseOf gives the phases the meaning that the community documents, first match
 // first. It needs the present phase only to distinguish a gang that lost members
 // from one that is just being bound.
-func phaseOf(was schedulingv1alpha1.PodGroupPhase, f Facts) schedulingv1alpha1.PodGroupPhase {
+func phaseOf(was schedulingv1alpha1.PodGroupPhase, f StatusFacts) schedulingv1alpha1.PodGroupPhase {
 	complete := f.Members.Reaches(&f.Stage)
 	stage, _ := f.Stage.Stage()
 	switch {
@@ -91,7 +91,7 @@ func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 // startOf returns when the gang first had its minimum and scheduling began. It is
 // reset when all pods are gone, and set anew when a gang that had ended
 // gets members again.
-func startOf(was coscheduling.PodGroupStatus, f Facts, now metav1.Time) metav1.Time {
+func startOf(was coscheduling.PodGroupStatus, f StatusFacts, now metav1.Time) metav1.Time {
 	start := was.ScheduleStartTime
 	void := f.All.N+f.Aside.N() == 0
 	again := over(was.Phase) && f.unfinished > 0 && f.Bound.N == 0

@@ -28,7 +28,7 @@ var (
 )
 
 func statusAfter(pg *coscheduling.PodGroup, pods []*v1.Pod) coscheduling.PodGroupStatus {
-	return Next(pg, Observe(key, gangspec.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{}), metav1.NewTime(epoch))
+	return Next(pg, FactsOf(key, gangspec.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{}), metav1.NewTime(epoch))
 }
 
 func TestPhase(t *testing.T) {
@@ -222,7 +222,7 @@ func TestSettles(t *testing.T) {
 			if err := json.Unmarshal(data, stored); err != nil {
 				t.Fatal(err)
 			}
-			again := Next(stored, Observe(key, gangspec.ReadPodGroup(stored, &stored.Spec), set, &gangstate.History{}), metav1.NewTime(epoch.Add(time.Hour)))
+			again := Next(stored, FactsOf(key, gangspec.ReadPodGroup(stored, &stored.Spec), set, &gangstate.History{}), metav1.NewTime(epoch.Add(time.Hour)))
 			if fields := Changes(stored.Status, again); len(fields) > 0 {
 				t.Errorf("from %q with %v: a second write of %v", was, phases(set), fields)
 			}

@@ -46,7 +46,7 @@ func Of(key gangspec.Key, group *coscheduling.PodGroup, native *schedulingv1beta
 		groups[gangspec.Native] = gangspec.ReadNative(native)
 	}
 	object := groups.Object()
-	f := Observe(key, object, pods, gangstate.RecordedHistory(object))
+	f := FactsOf(key, object, pods, gangstate.RecordedHistory(object))
 	c, was := scheduled(f), schedulingv1alpha1.PodGroupPhase("")
 	f.quote(&c)
 	switch {
