@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -37,16 +38,16 @@ type nativeReconciler struct {
 // these schedulers. Until the API server serves them, it waits.
 func SetupNative(mgr manager.Manager, schedulers []string, workers int) error {
 	return setup.WhenServed(mgr, nativeKind, func(ctx context.Context) error {
-		r := &nativeReconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: grouped},
+		r := &nativeReconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, name: nativeName},
 			schedulers: sets.New(schedulers...)}
-		return r.start(ctx, mgr, nativeName, &schedulingv1beta1.PodGroup{}, r, workers)
+		return r.start(ctx, mgr, &schedulingv1beta1.PodGroup{}, coscheduling.Kind, &coscheduling.PodGroup{}, r, workers)
 	})
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pg := &schedulingv1beta1.PodGroup{}
-	found, pods, err := r.read(ctx, request.NamespacedName, pg)
+	found, groups, pods, err := r.read(ctx, request.NamespacedName, pg, &coscheduling.PodGroup{})
 	if err != nil || !found {
 		return reconcile.Result{}, err
 	}
@@ -55,7 +56,11 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, nil
 	}
 	known := r.historyOf(request.NamespacedName, func() *gangstate.History { return &gangstate.History{} })
-	facts := gangstatus.FactsOf(gangspec.Key(request.NamespacedName), gangspec.ReadNative(pg), pods, &known.History)
+	object := groups[gangspec.Native]
+	if !object.MakesNoGang() {
+		object = groups.Object()
+	}
+	facts := gangstatus.FactsOf(gangspec.Key(request.NamespacedName), object, pods, &known.History)
 	want := gangstatus.NativeConditions(pg, pods, facts, metav1.NewTime(r.clock.Now()))
 	if equality.Semantic.DeepEqual(pg.Status.Conditions, want) {
 		return reconcile.Result{}, nil

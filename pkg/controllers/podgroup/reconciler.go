@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -37,8 +40,10 @@ const settle = 500 * time.Millisecond
 type follower struct {
 	client client.Client
 	clock  clock.PassiveClock
-	// joins is how pods name a PodGroup of the kind.
-	joins membership
+	// name is the name of the controller, and of its index of pods by the gang that they name.
+	name string
+	// othersServed: the API server serves PodGroups of the other kind, too.
+	othersServed atomic.Bool
 	// pods is the watch of members.
 	pods crds.OnDemand
 	// histories are the histories of gangs with a PodGroup, by its key.
@@ -66,13 +71,12 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pg := &coscheduling.PodGroup{}
-	found, pods, err := r.read(ctx, request.NamespacedName, pg)
+	found, groups, pods, err := r.read(ctx, request.NamespacedName, pg, &schedulingv1beta1.PodGroup{})
 	if err != nil || !found {
 		return reconcile.Result{}, err
 	}
 	known := r.historyOf(request.NamespacedName, func() *gangstate.History { return gangstatus.Resume(pg, pods) })
-	facts := gangstatus.FactsOf(gangspec.Key(request.NamespacedName), gangspec.ReadPodGroup(pg, &pg.Spec), pods,
-		&known.History)
+	facts := gangstatus.FactsOf(gangspec.Key(request.NamespacedName), groups.Object(), pods, &known.History)
 	want := gangstatus.Next(pg, facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {
@@ -106,29 +110,46 @@ func (f *follower) historyOf(key types.NamespacedName, begin func() *gangstate.H
 	return known.(*history)
 }
 
-// read reads a PodGroup, and the pods of its gang, from the cache and not to be changed. found is false where there is
-// no such PodGroup.
+// read reads a PodGroup, the one of the other kind that has its name, what both say, and the pods that name their gang,
+// from the cache and not to be changed. found is false where there is no such PodGroup. Pods that are scheduled one by
+// one, since the native PodGroup makes no gang, are among the pods if that is the PodGroup.
 func (f *follower) read(ctx context.Context, key types.NamespacedName,
-	pg client.Object) (found bool, pods []*v1.Pod, err error) {
+	pg, other client.Object) (found bool, said gangspec.PodGroups, pods []*v1.Pod, err error) {
 	found, err = objects.Read(ctx, f.client, key, pg)
 	if err == nil && !found {
 		f.histories.Delete(key)
 	}
 	if err != nil || !found {
-		return false, nil, err
+		return false, said, nil, err
 	}
-	pods, err = f.members(ctx, key)
-	return true, pods, err
+	podgroups.Describe(&said, pg)
+	if f.othersServed.Load() {
+		if both, err := objects.Read(ctx, f.client, key, other); err != nil {
+			return false, said, nil, err
+		} else if both {
+			podgroups.Describe(&said, other)
+		}
+	}
+	if pods, err = f.naming(ctx, key); err != nil {
+		return false, said, nil, err
+	}
+	native := func(gangspec.Key) *gangspec.PodGroupDescription { return said[gangspec.Native] }
+	_, isNative := pg.(*schedulingv1beta1.PodGroup)
+	alone := isNative && said[gangspec.Native].MakesNoGang()
+	return true, said, slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
+		_, _, member := gangspec.GangOf(pod, native)
+		return member == alone
+	}), nil
 }
 
-// members returns the pods of a gang, from the cache and not to be changed.
-func (f *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
+// naming returns the pods that name a gang, from the cache and not to be changed.
+func (f *follower) naming(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
 	if err := f.pods.Ensure(); err != nil {
 		return nil, err
 	}
 	var list v1.PodList
 	if err := f.client.List(ctx, &list, client.InNamespace(key.Namespace),
-		client.MatchingFields{f.joins.index: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingFields{f.name: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", key, err)
 	}
 	return apiobjects.Pointers(list.Items), nil

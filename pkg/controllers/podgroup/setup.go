@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,23 +25,10 @@ import (
 // name is the name of the controller of community PodGroups in logs and metrics.
 const name = "podgroup"
 
-// membership is how pods name a PodGroup of one kind, and the name of the index by it.
-type membership struct {
-	setup.Concern[*v1.Pod]
-	index string
-}
-
-var (
-	described = membership{named(false), "gang"}
-	grouped   = membership{named(true), "podgroup"}
-)
-
-// named returns which PodGroup a pod may have: of Kubernetes' own if native, else of the community's.
-func named(native bool) setup.Concern[*v1.Pod] {
-	return func(pod *v1.Pod) (types.NamespacedName, bool) {
-		key, source, ok := gangspec.KeyOf(pod)
-		return types.NamespacedName(key), ok && (source == gangspec.FromSchedulingGroup) == native
-	}
+// named is the gang that a pod names.
+var named setup.Concern[*v1.Pod] = func(pod *v1.Pod) (types.NamespacedName, bool) {
+	key, _, ok := gangspec.KeyOf(pod)
+	return types.NamespacedName(key), ok
 }
 
 // Setup adds the controller to a manager. Where the API server does not serve
@@ -48,33 +37,38 @@ func named(native bool) setup.Concern[*v1.Pod] {
 // time.
 func Setup(mgr manager.Manager, workers int) error {
 	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error {
-		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described},
+		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, name: name},
 			recorder: mgr.GetEventRecorder(objects.FieldOwner), jobs: mgr.GetAPIReader()}
-		return r.start(ctx, mgr, name, &coscheduling.PodGroup{}, r, workers)
+		return r.start(ctx, mgr, &coscheduling.PodGroup{}, nativeKind, &schedulingv1beta1.PodGroup{}, r, workers)
 	})
 }
 
-// start starts a controller of PodGroups of the kind of group. Pods are watched from when there is one.
-func (f *follower) start(ctx context.Context, mgr manager.Manager, name string, group client.Object,
-	r reconcile.Reconciler, workers int) error {
+// start starts a controller of PodGroups of the kind of group. Pods are watched from when there is one, and PodGroups
+// of the other kind from when they are served.
+func (f *follower) start(ctx context.Context, mgr manager.Manager, group client.Object,
+	otherKind schema.GroupVersionKind, other client.Object, r reconcile.Reconciler, workers int) error {
 	return f.pods.Prepare(func() (func() error, error) {
-		c, err := builder.ControllerManagedBy(mgr).Named(name).
+		c, err := builder.ControllerManagedBy(mgr).Named(f.name).
 			Watches(group, setup.Enqueue(settle, setup.Itself)).
 			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 			Build(r)
 		if err != nil {
-			return nil, fmt.Errorf("starting the %s controller: %w", name, err)
+			return nil, fmt.Errorf("starting the %s controller: %w", f.name, err)
 		}
-		return func() error { return f.watchPods(ctx, mgr, c) }, nil
+		watchOthers := func(context.Context) error {
+			f.othersServed.Store(true)
+			return c.Watch(source.Kind(mgr.GetCache(), other, setup.Enqueue(settle, setup.Itself)))
+		}
+		return func() error { return f.watchPods(ctx, mgr, c) }, setup.WhenServed(mgr, otherKind, watchOthers)
 	})
 }
 
 func (f *follower) watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, f.joins.index, f.joins.Index); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, f.name, named.Index); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
 	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{},
-		setup.Enqueue(settle, f.joins.Requests))); err != nil {
+		setup.Enqueue(settle, named.Requests))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	return nil

@@ -67,16 +67,16 @@ func TestIndex(t *testing.T) {
 	}{
 		"label":      {func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.PodGroupXLabel: "a"} }, []string{"a"}},
 		"annotation": {func(p *v1.Pod) { p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "b"} }, []string{"b"}},
-		"a native PodGroup is another object": {func(p *v1.Pod) {
+		"a native PodGroup": {func(p *v1.Pod) {
 			p.Labels = nil
 			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("c")}
-		}, nil},
+		}, []string{"c"}},
 		"no gang": {func(p *v1.Pod) { p.Labels = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := members.Pod(0, "waiting")
 			tc.change(p)
-			if diff := cmp.Diff(tc.want, described.Index(p)); diff != "" {
+			if diff := cmp.Diff(tc.want, named.Index(p)); diff != "" {
 				t.Errorf("index (-want +got):\n%s", diff)
 			}
 		})

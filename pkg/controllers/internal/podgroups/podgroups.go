@@ -1,4 +1,4 @@
-// Package podgroups reads the PodGroups of gangs, of either API, for the controllers that move pods.
+// Package podgroups reads the PodGroups of gangs, of either API.
 package podgroups
 
 import (
@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
@@ -53,21 +53,26 @@ func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper,
 	key gangspec.Key) (said gangspec.PodGroups, err error) {
 	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
 	for _, group := range groups {
-		switch group.GroupVersionKind().Group {
-		case community:
-			pg := &communityv1alpha1.PodGroup{}
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)
-			said[gangspec.Community] = gangspec.ReadWithStatus(pg, &pg.Spec, &pg.Status)
-		case native:
-			pg := &schedulingv1beta1.PodGroup{}
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)
-			said[gangspec.Native] = gangspec.ReadNative(pg)
+		var pg client.Object = &coscheduling.PodGroup{}
+		if group.GroupVersionKind().Group == native {
+			pg = &schedulingv1beta1.PodGroup{}
 		}
-		if err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg); err != nil {
 			return gangspec.PodGroups{}, fmt.Errorf("reading PodGroup %s: %w", key, err)
 		}
+		Describe(&said, pg)
 	}
 	return said, err
+}
+
+// Describe adds what a PodGroup of either kind says to what the PodGroups of its gang say.
+func Describe(said *gangspec.PodGroups, object client.Object) {
+	switch pg := object.(type) {
+	case *coscheduling.PodGroup:
+		said[gangspec.Community] = gangspec.ReadWithStatus(pg, &pg.Spec, &pg.Status.PodGroupStatus)
+	case *schedulingv1beta1.PodGroup:
+		said[gangspec.Native] = gangspec.ReadNative(pg)
+	}
 }
 
 // Queue returns the queue that the PodGroup of a pod's gang names for it; empty where the pod names one itself, or no
