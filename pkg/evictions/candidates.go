@@ -258,7 +258,7 @@ func (c *Candidates) footprints(id string, of Owner, pod *v1.Pod) []gangstate.Ru
 		if c.unknownGangs == nil {
 			c.unknownGangs = byGang(c.Gangs, c.staysOnNodes)
 		}
-		together = []gangstate.RunningGang{footprintOf(of, c.unknownGangs[of])}
+		together = []gangstate.RunningGang{footprintOf(c.Gangs, of, c.unknownGangs[of])}
 	}
 	c.known[id] = Candidate{Of: of, Gangs: together, pod: pod}
 	return together

@@ -226,20 +226,23 @@ func TestTogether(t *testing.T) {
 		delete(silent[i].Annotations, v1alpha1.MinAvailableAnnotation)
 		garbled[i].Annotations[v1alpha1.MinAvailableAnnotation] = "many"
 	}
+	saying := func(minimum int32) gangspec.PodGroups { return gangspec.PodGroups{{Min: minimum}} }
 	for sentence, c := range map[string]struct {
 		pods []*v1.Pod
-		runs known
+		runs Gangs
 		want string
 	}{
 		"its profile knows it":              {all, known{key: {footprint("v", 1, pods[1], pods[0])}}, "v: v-1 v-0 of 1"},
 		"and that nothing runs of it":       {all, known{key: {footprint("v", 1)}}, ""},
 		"and those that start with it":      {all, known{key: {footprint("u", 1, pods[2]), footprint("v", 1, pods[0])}}, "u: v-2 of 1, v: v-0 of 1"},
 		"but not those that do not run":     {all, known{key: {footprint("u", 2), footprint("v", 1, pods[0])}}, "v: v-0 of 1"},
-		"no profile does":                   {all, nil, "v: v-0 of 2"},
-		"and nothing runs of it":            {pods[1:4], nil, ""},
+		"no profile does":                   {all, known{}, "v: v-0 of 2"},
+		"and nothing runs of it":            {pods[1:4], known{}, ""},
 		"it knows only others of its group": {all, known{key: {footprint("w", 1, others...)}}, "v: v-0 of 2"},
-		"nobody says the minimum":           {silent, nil, "v: v-0 v-1 v-2 of 3"},
-		"nobody says it well":               {garbled, nil, "v: v-0 v-1 v-2 of 3"},
+		"nobody says the minimum":           {silent, known{}, "v: v-0 v-1 v-2 of 3"},
+		"its PodGroup says it":              {silent, described{said: saying(2)}, "v: v-0 v-1 v-2 of 2"},
+		"fewer run than its PodGroup says":  {silent, described{said: saying(4)}, "v: v-0 v-1 v-2 of 4"},
+		"nobody says it well":               {garbled, known{}, "v: v-0 v-1 v-2 of 3"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, c.runs, c.pods...)

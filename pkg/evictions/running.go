@@ -23,6 +23,8 @@ type Gangs interface {
 	Running(profile string, key gangspec.Key) []gangstate.RunningGang
 	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
 	IsEvictedAlone(pod *v1.Pod) bool
+	// PodGroupsOf returns what the PodGroups of a gang say, whichever scheduler placed it.
+	PodGroupsOf(key gangspec.Key) gangspec.PodGroups
 }
 
 // Owner is the gang of pods, or a pod in no gang.
@@ -62,7 +64,7 @@ func (e *Evictor) Together(of Owner) ([]gangstate.RunningGang, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
 	}
-	alone := footprintOf(of, byGang(e.Gangs, slices.Values(pods))[of])
+	alone := footprintOf(e.Gangs, of, byGang(e.Gangs, slices.Values(pods))[of])
 	if len(alone.Running) == 0 {
 		return nil, nil
 	}
@@ -106,9 +108,13 @@ func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]*v1.Pod {
 	return gangs
 }
 
-// footprintOf returns the footprint of a gang that no profile knows, from its pods.
-func footprintOf(of Owner, pods []*v1.Pod) gangstate.RunningGang {
-	return gangstate.FromObjects(nil, pods, time.Time{}).Footprint(of.Gang)
+// footprintOf returns the footprint of a gang that no profile knows, from its PodGroups and its pods.
+func footprintOf(gangs Gangs, of Owner, pods []*v1.Pod) gangstate.RunningGang {
+	said := map[gangspec.Key]gangspec.PodGroups{of.Gang: gangs.PodGroupsOf(of.Gang)}
+	if said[of.Gang][gangspec.Native].MakesNoGang() {
+		said = nil // its pods are scheduled one by one, and evicted as a gang
+	}
+	return gangstate.FromObjects(said, pods, time.Time{}).Footprint(of.Gang)
 }
 
 // uidIndex is the name of the index of pods by UID.

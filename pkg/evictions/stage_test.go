@@ -47,6 +47,16 @@ func (k known) IsEvictedAlone(pod *v1.Pod) bool {
 	return !member || pod.Labels["single"] != ""
 }
 
+func (k known) PodGroupsOf(gangspec.Key) gangspec.PodGroups { return gangspec.PodGroups{} }
+
+// described are gangs that have PodGroups.
+type described struct {
+	known
+	said gangspec.PodGroups
+}
+
+func (d described) PodGroupsOf(gangspec.Key) gangspec.PodGroups { return d.said }
+
 // onTheirWay are pods at Permit.
 type onTheirWay map[types.UID]*sample.WaitingPod
 

@@ -23,10 +23,10 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -36,13 +36,10 @@ const Name = "Defragmentation"
 
 // Gangs are the gangs of all profiles.
 type Gangs interface {
+	evictions.Gangs
 	// Waiting returns the attempts for the gangs of a profile that have all their members and no place, in order
 	// of rank.
 	Waiting(profile string) []*gangstate.Attempt
-	// Running returns what runs of a gang of a profile, and of the gangs that start together with it.
-	Running(profile string, key gangspec.Key) []gangstate.RunningGang
-	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
-	IsEvictedAlone(pod *v1.Pod) bool
 	// InNoGang reports whether a pod is in no gang that is scheduled as one.
 	InNoGang(pod *v1.Pod) bool
 }

@@ -47,6 +47,8 @@ type known struct {
 
 func (k *known) IsEvictedAlone(pod *v1.Pod) bool { return k.InNoGang(pod) }
 
+func (k *known) PodGroupsOf(gangspec.Key) gangspec.PodGroups { return gangspec.PodGroups{} }
+
 func (k *known) InNoGang(pod *v1.Pod) bool {
 	_, _, member := gangspec.KeyOf(pod)
 	return !member

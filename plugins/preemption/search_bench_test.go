@@ -38,6 +38,8 @@ func (k known) IsEvictedAlone(pod *v1.Pod) bool {
 	return !member
 }
 
+func (k known) PodGroupsOf(gangspec.Key) gangspec.PodGroups { return gangspec.PodGroups{} }
+
 func (k known) PartialHolders() map[hold.Holder]turns.Rank { return nil }
 func (k known) Yield(context.Context, []hold.Holder)       {}
 func (k known) Placing(hold.Holder) bool                   { return true }

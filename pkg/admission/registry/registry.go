@@ -258,6 +258,14 @@ func (r *Registry) PodGroups(profile string, key gangspec.Key) (said gangspec.Po
 	return said
 }
 
+// PodGroupsOf returns what the PodGroups of a gang say, also of one that no profile has.
+func (r *Registry) PodGroupsOf(key gangspec.Key) gangspec.PodGroups {
+	for profile := range r.all() { // each is told of all
+		return r.PodGroups(profile, key)
+	}
+	return gangspec.PodGroups{}
+}
+
 // Placing reports whether a holder is a group that waits for nothing but room.
 func (r *Registry) Placing(holder hold.Holder) (placing bool) {
 	r.look(holder.Profile, func(s *gangstate.Gangs) { placing = s.Placing(holder.Group) })
