@@ -359,7 +359,8 @@ const (
 func (r *Registry) writeScheduled(ctx context.Context, e *entry, now *v1alpha1.Reservation,
 	reason, message string) error {
 	condition := metav1.Condition{
-		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: words.Clip(message, maxMessage),
+		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason,
+		Message:            words.Clip(message, maxMessage),
 		ObservedGeneration: now.Generation,
 	}
 	at := r.clock.Now()

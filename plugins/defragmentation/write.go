@@ -111,7 +111,8 @@ func (r *round) writeFound(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	}
 	p.Status.Goal = goalOf(p.Spec.Goal)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: words.Clip(message+r.claimsNote(), migration.LongestMessage),
+		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason,
+		Message:            words.Clip(message+r.claimsNote(), migration.LongestMessage),
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	})
 	if err := r.scheduler.Client.Status().Patch(ctx, p, client.MergeFrom(before),

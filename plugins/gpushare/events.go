@@ -67,5 +67,6 @@ func (pl *GPUShare) tellCard(pod *v1.Pod, value string, want error, memory int64
 // tellMemory reports a pod that records another amount than it requests.
 func (pl *GPUShare) tellMemory(pod *v1.Pod, value string, memory int64) {
 	const key = v1alpha1.GPUCardMemoryAnnotation
-	pl.tell(pod, key, key, value, "%q is not the %d MiB that the pod requests; using %d", words.Clip(value, longestValue), memory, memory)
+	pl.tell(pod, key, key, value, "%q is not the %d MiB that the pod requests; using %d",
+		words.Clip(value, longestValue), memory, memory)
 }

@@ -23,7 +23,8 @@ const (
 
 // NativeConditions returns what the conditions of a native PodGroup should be. Where they are that
 // already, it returns them as they are.
-func NativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f StatusFacts, now metav1.Time) []metav1.Condition {
+func NativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f StatusFacts,
+	now metav1.Time) []metav1.Condition {
 	conditions := slices.Clone(pg.Status.Conditions)
 	set := func(want *metav1.Condition) {
 		if want == nil {

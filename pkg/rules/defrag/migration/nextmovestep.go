@@ -399,7 +399,8 @@ func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
 // set sets a condition.
 func (s *step) set(kind string, is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: kind, Status: is, Reason: reason, Message: words.Clip(message, LongestMessage), ObservedGeneration: s.m.Generation,
+		Type: kind, Status: is, Reason: reason, Message: words.Clip(message, LongestMessage),
+		ObservedGeneration: s.m.Generation,
 		LastTransitionTime: *times.Stored(s.now),
 	})
 }
