@@ -52,15 +52,15 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	}
 	var rank turns.Rank
 	var refusal string
-	var together bool
+	var alone bool
 	pl.gangs.WithGangs(func(s *gangstate.Gangs) {
 		rank, refusal = s.Queue(pod)
-		_, together = s.PlacedWith(pod)
+		alone = s.IsPlacedAlone(pod)
 	})
 	if refusal != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal)
 	}
-	if !together && !pl.gangs.Enters(pod) {
+	if alone && !pl.gangs.Enters(pod) {
 		return waitsForTurn()
 	}
 	pl.order.Freeze(pod.UID, rank)

@@ -230,8 +230,13 @@ func (r *Registry) Progress(pod *v1.Pod) (at gangstate.Progress, member bool) {
 	return at, member
 }
 
-// PlacedWith returns the group with which a pod is placed; false if it is placed alone: it is in no gang that is known,
-// or its gang runs.
+// IsPlacedAlone reports whether a profile that has gangs places a pod alone: it is in no gang, or its gang runs.
+func (r *Registry) IsPlacedAlone(pod *v1.Pod) (alone bool) {
+	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { alone = s.IsPlacedAlone(pod) })
+	return alone
+}
+
+// PlacedWith returns the group with which a pod is placed; false if there is none.
 func (r *Registry) PlacedWith(pod *v1.Pod) (group hold.Holder, together bool) {
 	group.Profile = pod.Spec.SchedulerName
 	r.look(group.Profile, func(s *gangstate.Gangs) { group.Group, together = s.PlacedWith(pod) })

@@ -67,14 +67,14 @@ type Gangs interface {
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
 	// GiveBack takes the turn from a group that has not used it: the group waits for another.
 	GiveBack(ctx context.Context, group hold.Holder)
-	// PlacedWith returns the group with which a pod is placed; false if it is placed alone.
+	// IsPlacedAlone reports whether a profile that has gangs places a pod alone.
+	IsPlacedAlone(pod *v1.Pod) bool
+	// PlacedWith returns the group with which a pod is placed; false if there is none.
 	PlacedWith(pod *v1.Pod) (group hold.Holder, together bool)
 	// RanksAlone returns the ranks of the members of a group that have no node and are placed alone, by UID.
 	RanksAlone(group hold.Holder) map[types.UID]turns.Rank
 	// RankAlone returns the rank of a pod that is placed alone.
 	RankAlone(pod *v1.Pod) turns.Rank
-	// Serves reports whether a profile has gangs.
-	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
 	Failed(ctx context.Context, pod *v1.Pod, why error)
 }

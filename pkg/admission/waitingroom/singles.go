@@ -23,8 +23,7 @@ func single(pod *v1.Pod) hold.Holder {
 
 // IsSingle reports whether a pod is placed alone, and waits here once it has failed. Pods of queues wait there.
 func (r *Room) IsSingle(pod *v1.Pod) bool {
-	_, together := r.holderOf(pod)
-	return !together && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
+	return r.gangs.IsPlacedAlone(pod) && r.queues.QueueOf(pod) == ""
 }
 
 // SingleMayEnter reports whether a pod that is placed alone may enter the scheduling queue. It is called under that

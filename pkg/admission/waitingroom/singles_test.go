@@ -187,3 +187,16 @@ func TestMembersPlacedAlone(t *testing.T) {
 		t.Errorf("let in: %v; the gang waits for its second member", s.let)
 	}
 }
+
+// TestNativeGroupsAreNoSingles: what kube-scheduler schedules as a pod group waits where kube-scheduler has it.
+func TestNativeGroupsAreNoSingles(t *testing.T) {
+	s := newStage(t)
+	pod := sample.Pod("p").Obj()
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")}
+	must.Succeed(t, s.store.Add(pod))
+	s.HandleCycleStart(pod)
+	s.HandleFailedCycle(s.ctx, pod, &framework.FitError{Pod: pod})
+	if !s.SingleMayEnter(pod) {
+		t.Error("it has to wait for its turn")
+	}
+}

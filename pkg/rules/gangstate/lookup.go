@@ -74,11 +74,19 @@ func (s *Gangs) Progress(uid types.UID) (at Progress, ok bool) {
 	return at, true
 }
 
-// PlacedWith returns the name of the group with which a pod is placed; false if it is placed alone: it is in no gang,
-// or its gang runs.
+// IsPlacedAlone reports whether a pod is placed alone: it is in no gang, or its gang runs. Pods of native pod groups
+// that are no gangs here are kube-scheduler's own affair.
+func (s *Gangs) IsPlacedAlone(pod *v1.Pod) bool {
+	if m := s.memberOf(pod); m != nil {
+		return m.state == Pending && m.gang.hasStarted()
+	}
+	return pod.Spec.SchedulingGroup == nil
+}
+
+// PlacedWith returns the name of the group with which a pod is placed; false if there is none.
 func (s *Gangs) PlacedWith(pod *v1.Pod) (group string, together bool) {
 	m := s.memberOf(pod)
-	if m == nil || m.state == Pending && m.gang.hasStarted() {
+	if m == nil || s.IsPlacedAlone(pod) {
 		return "", false
 	}
 	return m.gang.group.key().String(), true
