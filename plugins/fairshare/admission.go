@@ -122,15 +122,15 @@ func (d *Dispatcher) within(group hold.Holder, pods []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !within.Has(string(pod.UID)) })
 }
 
-// RetryFailed has the jobs come to the gate again that did not fit.
-func (d *Dispatcher) RetryFailed() {
-	defer d.lock()()
-	d.do(d.book.RetryFailed(d.moment()))
-}
+// RetryFirst has TakePodsToActivate return, of each queue, the first pod that did not fit.
+func (d *Dispatcher) RetryFirst() { d.retryFirst.Store(true) }
 
 // TakePodsToActivate takes the pods that have to come to the gate again.
 func (d *Dispatcher) TakePodsToActivate() []*v1.Pod {
 	defer d.lock()()
+	if d.retryFirst.Swap(false) {
+		d.do(d.book.RetryFirst(d.moment()))
+	}
 	pods := d.toActivate
 	d.toActivate = nil
 	return pods

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -66,6 +67,8 @@ type Dispatcher struct {
 	placed
 	// toActivate are pods that have to come to the gate again; activating makes call look at them.
 	toActivate []*v1.Pod
+	// retryFirst: a pod begins to end, so the first pod of each queue that did not fit comes to the gate again.
+	retryFirst atomic.Bool
 	activating chan struct{}
 }
 

@@ -250,6 +250,11 @@ func (pl *Gang) plan(ctx context.Context,
 			Reason: v1alpha1.ReasonMemberRejected}}, nil, nil
 	}
 	result, err = p.Plan(ctx, a, nil)
+	if err == nil && a.Strict {
+		if _, all := pl.withinCeilings(a, placedMembers(a, result)); !all {
+			result, err = p.Plan(ctx, a.OnlyMinimum(), nil) // with which the queues let it in
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -361,7 +366,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, pl.refusedEarly(ctx, pod)
 	}
 	if visit == nil {
-		pl.unfit(ctx, gangstate.SinglePodAttempt(pod, gangstate.Need{}), pod, statuses)
+		pl.unfit(ctx, gangstate.SinglePodAttempt(pod, gangstate.Need{}), pod, false, statuses)
 		if gangspec.CheckPod(pod) != nil {
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
 		}
@@ -388,7 +393,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	case gangstate.Alone:
 		if visit.attempt == nil {
-			pl.unfit(ctx, planner.AttemptOf(state), pod, statuses)
+			pl.unfit(ctx, planner.AttemptOf(state), pod, visit.extra, statuses)
 		}
 		if pl.ready(); visit.extra && !pl.preempts {
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
@@ -397,12 +402,15 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// unfit records why a pod that is placed alone did not fit. It costs a look at each node's status.
-func (pl *Gang) unfit(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
+// unfit records why a pod that is placed alone did not fit; extra: its gang runs without it. It costs a look at each
+// node's status.
+func (pl *Gang) unfit(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod, extra bool,
+	statuses fwk.NodeToStatusReader) {
 	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangspec.PreemptionDelayOf(pod)
+	polite := delay > 0 || extra || one.Gangs[0].Spec.NeverPreempts
 	pl.gangs.RecordSingleFailure(pod, turns.AttemptFailure{
-		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0,
+		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: polite,
 		Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
 	})
 }

@@ -135,7 +135,7 @@ func (noQueues) First(turns.Selection) (turns.Job, bool)  { return turns.Job{}, 
 func (noQueues) QueueOf(*v1.Pod) string                   { return "" }
 func (noQueues) Admit(context.Context, string) *v1.Pod    { return nil }
 func (noQueues) TakePodsToActivate() []*v1.Pod            { return nil }
-func (noQueues) RetryFailed()                             {}
+func (noQueues) RetryFirst()                              {}
 func (noQueues) Left(*v1.Pod)                             {}
 func (noQueues) Activate(klog.Logger, map[string]*v1.Pod) {}
 func (noQueues) Gated(*v1.Pod) bool                       { return false }

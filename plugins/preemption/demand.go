@@ -44,6 +44,8 @@ type demand struct {
 	// delay is how long it is until it may evict pods; not positive if it may. delayMessage is for users: why it may not.
 	delay        time.Duration
 	delayMessage string
+	// pauses: it only takes the places of pods that are ending.
+	pauses bool
 	// ending are the pods that were ending when it searched.
 	ending map[types.UID]bool
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.

@@ -5,12 +5,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// endingPods are the pods on nodes that are being deleted, by UID. It is safe for concurrent use.
+// endingPods are the pods on nodes that are being deleted: the nodes by UID. It is safe for concurrent use.
 type endingPods struct {
-	mu   sync.Mutex
-	uids map[types.UID]bool
+	mu    sync.Mutex
+	nodes map[types.UID]string
 }
 
 func (e *endingPods) podChanged(pod *v1.Pod) {
@@ -19,24 +20,38 @@ func (e *endingPods) podChanged(pod *v1.Pod) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.uids == nil {
-		e.uids = map[types.UID]bool{}
+	if e.nodes == nil {
+		e.nodes = map[types.UID]string{}
 	}
-	e.uids[pod.UID] = true
+	e.nodes[pod.UID] = pod.Spec.NodeName
 }
 
 func (e *endingPods) podDeleted(pod *v1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.uids, pod.UID)
+	delete(e.nodes, pod.UID)
 }
 
-// anyBeside reports whether a pod is ending that is not among these.
-func (e *endingPods) anyBeside(known map[types.UID]bool) bool {
+// all returns the pods.
+func (e *endingPods) all() map[types.UID]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for uid := range e.uids {
-		if !known[uid] {
+	uids := make(map[types.UID]bool, len(e.nodes))
+	for uid := range e.nodes {
+		uids[uid] = true
+	}
+	return uids
+}
+
+// anyBeside reports whether a pod is ending on one of some nodes that is not among those known.
+func (e *endingPods) anyBeside(known map[types.UID]bool, nodes fwk.NodeInfoLister) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for uid, node := range e.nodes {
+		if known[uid] {
+			continue
+		}
+		if _, err := nodes.Get(node); err == nil {
 			return true
 		}
 	}

@@ -64,6 +64,9 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	pause := pl.pauses.current(d.attempt.Group, pl.clock.Now())
 	d.overBudget = false
 	d.startTimer(pl.clock, pause.searchTime(pl.args.SearchTimeout.Duration))
+	if d.pauses {
+		return pl.searchRound(ctx, d, nil, nil, nil)
+	}
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.ConcludeDecisions(own)

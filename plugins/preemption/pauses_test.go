@@ -231,6 +231,9 @@ func TestPodsBeginToEndInAPause(t *testing.T) {
 		t.Errorf("in the pause it says %q", status.Message())
 	}
 	try("that place is known", 0)
+	gone := member("lost", 0, 0, 100, 1, "gone")
+	end(gone)
+	try("its node is gone", 0)
 	for _, pod := range running {
 		end(pod)
 	}

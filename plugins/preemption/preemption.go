@@ -231,7 +231,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		pl.pause(d, took, waitsForEnding, msgWaiting)
 		return nil, d.refused(msgWaiting)
 	case found == nil && d.delay > 0:
-		pl.pauses.recordEnding(d.attempt.Group, d.ending)
+		pl.recordEnding(d)
 		pl.Holds.DropNominations(pl.holder(d))
 		pl.retryAfter(d.leader, d.delay)
 		return nil, d.refused(d.delayMessage)
@@ -325,8 +325,9 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 	if left <= 0 || pause.why == waitsForEnding && !pl.Holds.Nominated(pl.holder(d)) {
 		return ""
 	}
-	if pl.ending.anyBeside(pause.ending) {
+	if pl.ending.anyBeside(pause.ending, pl.fw.SnapshotSharedLister().NodeInfos()) {
 		d.delayEvictions(left, pause.message)
+		d.pauses = true
 		return ""
 	}
 	pl.retryAfter(d.leader, left) // what has happened since that search may have helped
@@ -336,8 +337,17 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 // pause begins a pause of a preemptor, and returns its length; see [pauses.record].
 func (pl *GangPreemption) pause(d *demand, cost time.Duration, why cause, message string) time.Duration {
 	length := pl.pauses.record(d.attempt.Group, pl.clock.Now(), cost, why, message)
-	pl.pauses.recordEnding(d.attempt.Group, d.ending)
+	pl.recordEnding(d)
 	return length
+}
+
+// recordEnding records for the pause of a preemptor which pods it knows to be ending: those in its search, or all where
+// it did not get that far.
+func (pl *GangPreemption) recordEnding(d *demand) {
+	if d.ending == nil {
+		d.ending = pl.ending.all()
+	}
+	pl.pauses.recordEnding(d.attempt.Group, d.ending)
 }
 
 const (

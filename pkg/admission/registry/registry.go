@@ -243,12 +243,6 @@ func (r *Registry) PlacedWith(pod *v1.Pod) (group hold.Holder, together bool) {
 	return group, together
 }
 
-// RanksAlone returns the ranks of the members of a group that have no node and are placed alone, by UID.
-func (r *Registry) RanksAlone(group hold.Holder) (ranks map[types.UID]turns.Rank) {
-	r.look(group.Profile, func(s *gangstate.Gangs) { ranks = s.RanksAlone(group.Group) })
-	return ranks
-}
-
 // RankAlone returns the rank of a pod that is placed alone in a profile that has gangs.
 func (r *Registry) RankAlone(pod *v1.Pod) (rank turns.Rank) {
 	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { rank = s.RankAlone(pod) })

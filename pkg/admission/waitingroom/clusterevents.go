@@ -34,7 +34,7 @@ func (r *Room) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	}
 	ends := cacheevents.Ends(before, after)
 	if ends {
-		r.queues.RetryFailed() // kube-scheduler brings its pods only once the pod is gone
+		r.queues.RetryFirst() // kube-scheduler brings its pods only once the pod is gone
 	}
 	switch {
 	case ended && r.evictions != nil && r.evictions.RecordEnd(pod.UID, r.clock.Now()):

@@ -71,8 +71,6 @@ type Gangs interface {
 	IsPlacedAlone(pod *v1.Pod) bool
 	// PlacedWith returns the group with which a pod is placed; false if there is none.
 	PlacedWith(pod *v1.Pod) (group hold.Holder, together bool)
-	// RanksAlone returns the ranks of the members of a group that have no node and are placed alone, by UID.
-	RanksAlone(group hold.Holder) map[types.UID]turns.Rank
 	// RankAlone returns the rank of a pod that is placed alone.
 	RankAlone(pod *v1.Pod) turns.Rank
 	// Failed is called when the cycle of a pod, or its binding, failed.
@@ -97,8 +95,8 @@ type Queues interface {
 	Admit(ctx context.Context, job string) *v1.Pod
 	// TakePodsToActivate takes the pods that have to come to the gate again.
 	TakePodsToActivate() []*v1.Pod
-	// RetryFailed has those come to the gate again that did not fit.
-	RetryFailed()
+	// RetryFirst has TakePodsToActivate return, of each queue, the first pod that did not fit.
+	RetryFirst()
 	// Left is called when the scheduler's cache no longer has a pod on a node.
 	Left(pod *v1.Pod)
 }
@@ -310,8 +308,11 @@ func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod 
 
 func (r *Room) letInSingle(ctx context.Context, job turns.Job) *v1.Pod {
 	pod := r.podOf(job)
-	if pod == nil {
+	if pod == nil || !r.IsSingle(pod) {
 		r.locked(func() { r.line.Withdraw(job.Name) })
+		if pod != nil {
+			r.activate(ctx, pod) // it waits elsewhere from now on
+		}
 		return nil
 	}
 	r.locked(func() { r.leader = pod.UID })
@@ -357,8 +358,7 @@ func (r *Room) holderOf(pod *v1.Pod) (holder hold.Holder, together bool) {
 	return single(pod), false
 }
 
-// refresh offers the touched groups that wait for their turn, and withdraws those that no longer do. Members that are
-// placed alone may have another rank.
+// refresh offers the touched groups that wait for their turn, and withdraws those that no longer do.
 func (r *Room) refresh(now time.Time) {
 	for group := range r.touched {
 		switch turn, waits := r.gangs.Turn(group); {
@@ -366,9 +366,6 @@ func (r *Room) refresh(now time.Time) {
 			r.line.Withdraw(group.String())
 		case !turn.Has:
 			r.line.Offer(r.jobOf(group, turn), now)
-		}
-		for pod, rank := range r.gangs.RanksAlone(group) {
-			r.line.Rerank(hold.Holder{Profile: group.Profile, Group: hold.SinglePod(pod)}.String(), rank)
 		}
 	}
 	clear(r.touched)

@@ -116,7 +116,7 @@ func (s *stage) Admit(_ context.Context, job string) *v1.Pod {
 }
 
 func (*stage) TakePodsToActivate() []*v1.Pod { return nil }
-func (*stage) RetryFailed()                  {}
+func (*stage) RetryFirst()                   {}
 func (*stage) Left(*v1.Pod)                  {}
 
 // offer makes a pod come to the gate of its queue, made so many seconds after the others.

@@ -32,7 +32,11 @@ func (r *Room) SingleMayEnter(pod *v1.Pod) (enters bool) {
 	if pod.Status.NominatedNodeName != "" {
 		return true // it has its place
 	}
-	r.locked(func() { enters = r.line.Enters(single(pod).String()) })
+	r.locked(func() {
+		if enters = r.line.Enters(single(pod).String()); !enters {
+			r.line.Rerank(single(pod).String(), r.gangs.RankAlone(pod)) // its gang may need it now
+		}
+	})
 	if !enters {
 		r.RequestNext()
 	}
@@ -60,6 +64,7 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 		outcome, r.unfit = r.found, ""
 		outcome.Cost = now.Sub(r.cycleBegan)
 	}
+	r.line.Rerank(job.Name, job.Rank)
 	r.line.Fail(job, outcome, now)
 }
 
@@ -74,16 +79,14 @@ func (r *Room) RenewSingle(pod *v1.Pod) {
 	r.RequestNext()
 }
 
-// podOf returns the pod of a single job; nil if it is gone, is being deleted, has a node, or is no longer placed
-// alone.
+// podOf returns the pod of a single job; nil if it is gone, is being deleted, or has a node.
 func (r *Room) podOf(job turns.Job) *v1.Pod {
 	namespace, name, err := cache.SplitMetaNamespaceKey(job.Rank.Name)
 	if err != nil {
 		return nil
 	}
 	pod, err := r.pods.Pods(namespace).Get(name)
-	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || !objectstate.AwaitsNode(pod) ||
-		!r.IsSingle(pod) {
+	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || !objectstate.AwaitsNode(pod) {
 		return nil
 	}
 	return pod

@@ -171,7 +171,9 @@ func TestMembersPlacedAlone(t *testing.T) {
 		s.profile.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.PodEnded(pod.UID, now) })
 	}
 	end(running[0])
-	fails(surplus) // it makes up for the lost one now
+	if s.SingleMayEnter(surplus) { // it makes up for the lost one now, and its gang brings it to the gate
+		t.Error("it need not wait for its turn")
+	}
 	s.holds.ReportFreed()
 	next(surplus.Name)
 	fails(surplus)
@@ -180,7 +182,10 @@ func TestMembersPlacedAlone(t *testing.T) {
 
 	end(running[1])
 	s.holds.ReportFreed()
-	next(other.Name)
+	s.let = nil
+	if s.Next(s.ctx); !slices.Equal(s.let, []string{surplus.Name, other.Name}) || s.IsSingle(surplus) {
+		t.Errorf("activated: %v; %s is brought to wait with its gang, and then %s has its turn", s.let, surplus.Name, other.Name)
+	}
 	fails(other)
 	s.let = nil
 	if s.Next(s.ctx); len(s.let) > 0 {

@@ -92,39 +92,15 @@ func (s *Gangs) PlacedWith(pod *v1.Pod) (group string, together bool) {
 	return m.gang.group.key().String(), true
 }
 
-// RanksAlone returns the ranks of the members of a group that have no node and are placed alone, by UID.
-func (s *Gangs) RanksAlone(group string) map[types.UID]turns.Rank {
-	grp := s.groupOf(group)
-	if grp == nil {
-		return nil
-	}
-	ranks := map[types.UID]turns.Rank{}
-	for _, g := range grp.gangs {
-		if !g.hasStarted() || g.byState[Pending].N == 0 {
-			continue
-		}
-		for _, m := range g.sorted(func(m *member) bool { return m.state == Pending }) {
-			ranks[m.uid()] = m.rankAlone()
-		}
-	}
-	return ranks
-}
-
 // RankAlone returns the rank of a pod that is placed alone.
 func (s *Gangs) RankAlone(pod *v1.Pod) turns.Rank {
+	rank := turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time}
 	if m := s.memberOf(pod); m != nil {
-		return m.rankAlone()
+		rank = m.rank()
 	}
-	return turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Name: nameOf(pod)}
-}
-
-func (m *member) rankAlone() turns.Rank {
-	rank := m.rank()
-	rank.Name = nameOf(m.pod)
+	rank.Name = pod.Namespace + "/" + pod.Name
 	return rank
 }
-
-func nameOf(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 // ofRoom reports whether nothing failed, or only for lack of room: after PlacementFailed a gang is about to take it.
 func (f failure) ofRoom() bool {

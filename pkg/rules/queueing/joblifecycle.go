@@ -253,10 +253,21 @@ func (b *Book) Tick(at Moment) Effects {
 	return b.take()
 }
 
-// RetryFailed brings back the jobs that have failed.
-func (b *Book) RetryFailed(at Moment) Effects {
-	b.retryFailed = true
-	b.retry(at)
+// RetryFirst brings back of each queue the first job in order that is one pod and did not fit.
+func (b *Book) RetryFirst(at Moment) Effects {
+	first := map[string]*job{}
+	for _, j := range b.timed {
+		if j.phase != Failed || j.Together || !at.IsWaiting(j.Pod) {
+			continue
+		}
+		if best := first[j.Queue]; best == nil || b.compare(j, best) < 0 {
+			first[j.Queue] = j
+		}
+	}
+	for _, j := range first {
+		b.effects.BringToGate = append(b.effects.BringToGate, j.Pod)
+		b.end(j)
+	}
 	return b.take()
 }
 

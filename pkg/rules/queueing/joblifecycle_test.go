@@ -1,6 +1,7 @@
 package queueing
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,26 @@ func TestUnplaced(t *testing.T) {
 		if got := newScene(phase, true).Unplaced()["b"]; got != want {
 			t.Errorf("in phase %d: %d jobs are unplaced, want %d", phase, got, want)
 		}
+	}
+}
+
+// TestRetryFirst: of each queue the first single pod that did not fit comes to the gate again, and no gang does.
+func TestRetryFirst(t *testing.T) {
+	s := newScene(Failed, true)
+	fails := func(name, queue string, priority int32) {
+		s.Count(name, Usage{Queue: queue, Job: name, Amount: gpus(1), Priority: priority})
+		s.failNow(name, Failure{}, s.at())
+	}
+	fails("low", "b", 1)
+	fails("high", "b", 9)
+	fails("other", "a", 0)
+	first := s.RetryFirst(s.at()).BringToGate
+	slices.Sort(first)
+	if diff := gocmp.Diff([]string{"high", "other"}, first); diff != "" {
+		t.Errorf("brought (-want +got):\n%s", diff)
+	}
+	if again := s.RetryFirst(s.at()).BringToGate; len(again) != 1 || again[0] != "low" {
+		t.Errorf("then %v are brought, want the next one that did not fit", again)
 	}
 }
 
