@@ -250,13 +250,17 @@ func (pl *Gang) plan(ctx context.Context,
 			Reason: v1alpha1.ReasonMemberRejected}}, nil, nil
 	}
 	result, err = p.Plan(ctx, a, nil)
-	if err == nil && a.Strict {
-		if _, all := pl.withinCeilings(a, placedMembers(a, result)); !all {
-			result, err = p.Plan(ctx, a.OnlyMinimum(), nil) // with which the queues let it in
-		}
-	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if _, all := pl.withinCeilings(a, placedMembers(a, result)); a.Strict && !all {
+		least, err := p.Plan(ctx, a.OnlyMinimum(), nil) // with which the queues let it in
+		if err != nil {
+			return nil, nil, err
+		}
+		if least.Complete {
+			result = least
+		}
 	}
 	found := result.Complete
 	pl.keepCeilings(a, result)
