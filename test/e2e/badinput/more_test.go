@@ -149,7 +149,7 @@ func inQueues() batch {
 		add(fmt.Sprintf("ring-%d", i), fmt.Sprintf("ring-%d", (i+1)%40), "more than 16 levels")
 	}
 	for _, queue := range []string{"line-16", "line-199", "ring-0", "ring-39"} {
-		b.list = append(b.list, pod("cannot serve", nil, map[string]string{v1alpha1.QueueLabel: queue}, nil))
+		b.list = append(b.list, pod("admits no jobs", nil, map[string]string{v1alpha1.QueueLabel: queue}, nil))
 	}
 	return b
 }
