@@ -79,7 +79,7 @@ func TestPromised(t *testing.T) {
 	}
 }
 
-// TestNothingPromisedInVain: while no place is sought for a Reservation, nothing is promised to it, whoever writes it;
+// TestNothingPromisedInVain: a Reservation that is not being scheduled is promised nothing, whoever writes it;
 // once one is sought, its nodes are.
 func TestNothingPromisedInVain(t *testing.T) {
 	template := func(change func(*v1.PodSpec)) func(*v1alpha1.Reservation) {

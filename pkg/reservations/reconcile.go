@@ -268,7 +268,7 @@ func (r *Registry) createReservePods(ctx context.Context, e *entry, now *v1alpha
 	return nil
 }
 
-// stopSeeking makes nobody look for the missing places of a Reservation until createReservePods does.
+// stopSeeking ends the search for the missing places of a Reservation. createReservePods begins it again.
 func (r *Registry) stopSeeking(e *entry) {
 	r.acting.Lock()
 	defer r.acting.Unlock()

@@ -253,13 +253,15 @@ func (pl *Gang) plan(ctx context.Context,
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, all := pl.withinCeilings(a, placedMembers(a, result)); a.Strict && !all {
-		least, err := p.Plan(ctx, a.OnlyMinimum(), nil) // with which the queues let it in
-		if err != nil {
-			return nil, nil, err
-		}
-		if least.Complete {
-			result = least
+	if a.Strict && result.Complete {
+		if _, all := pl.withinCeilings(a, placedMembers(a, result)); !all {
+			least, err := p.Plan(ctx, a.OnlyMinimum(), nil) // with which the queues let it in
+			if err != nil {
+				return nil, nil, err
+			}
+			if least.Complete {
+				result = least
+			}
 		}
 	}
 	found := result.Complete

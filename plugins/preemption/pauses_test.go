@@ -200,8 +200,8 @@ func TestWhoMayNotEvictWaitsForEndingPods(t *testing.T) {
 	}
 }
 
-// TestPodsBeginToEndInAPause: while a preemptor pauses it takes the places of pods that began to end since its search,
-// once for each, and evicts nobody.
+// TestPodsBeginToEndInAPause: a preemptor that pauses searches again when a pod begins to end, once for each pod, and
+// takes places of ending pods without evicting any.
 func TestPodsBeginToEndInAPause(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	running, other, preemptor := members("v", 2, 2, 100, 1, "n0"), member("w", 0, 0, 100, 1, "n1"), members("p", 2, 2, 100, 1)

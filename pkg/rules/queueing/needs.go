@@ -87,7 +87,7 @@ func (j *job) part() Needs {
 	return j.need()
 }
 
-// asOneUnit returns a job of which no part can be placed by itself: pods are evicted only for all that it asks for.
+// asOneUnit returns the job without parts, so that pods are evicted only if all of it fits.
 func (j *job) asOneUnit() *job {
 	whole := *j
 	whole.Parts = nil

@@ -168,7 +168,7 @@ func (l *Line) Renew(name string, now time.Time) {
 	}
 }
 
-// Rerank changes the rank of a job.
+// Rerank changes the rank of a single job.
 func (l *Line) Rerank(name string, rank Rank) {
 	j := l.jobs[name]
 	if j == nil || j.Rank == rank {
@@ -176,11 +176,7 @@ func (l *Line) Rerank(name string, rank Rank) {
 	}
 	if j.Rank = rank; j.phase == candidate {
 		heap.Fix(&l.candidates, j.inTime)
-		if j.Queue == "" {
-			heap.Fix(&l.kindOf(j).candidates, j.inOrder)
-		} else {
-			l.policy.AddCandidate(j.Job)
-		}
+		heap.Fix(&l.singles.candidates, j.inOrder)
 	}
 }
 
