@@ -217,6 +217,31 @@ func TestLeaderAndFollowers(t *testing.T) {
 	}
 }
 
+// TestMinimumBelowACeiling: a gang that fits best where its members exceed the ceiling goes where those fit that its
+// queue has let in.
+func TestMinimumBelowACeiling(t *testing.T) {
+	nodes := makeNodes(6, 2)
+	nodes[3].Labels["master"] = "here"
+	s := newStage(t, nodes)
+	s.queue.ceiling = 16
+	members := makeMembers("train", 4, 8, func(i int, pod *st.PodWrapper) {
+		pod.Annotation(v1alpha1.MinAvailableAnnotation, "3").Annotation(v1alpha1.RequiredTopologyAnnotation, rack)
+		if i == 0 {
+			pod.Spec.Containers = nil
+			pod.Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).NodeSelector(map[string]string{"master": "here"})
+		}
+	})
+	s.open()
+	s.see(members...)
+	state := framework.NewCycleState()
+	s.PreFilter(s.ctx, state, members[0], nil)
+	for i, want := range []bool{true, true, true, false} {
+		if _, planned := s.holds.Hold(hold.IDOf(members[i].UID)); planned != want {
+			t.Errorf("member %d is planned: %t, want %t", i, planned, want)
+		}
+	}
+}
+
 // TestCeilings: a gang of which other members fit than its queue has let in keeps the ceiling. Pods are evicted only
 // for those that the queue has let in.
 func TestCeilings(t *testing.T) {
