@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
+	"github.com/lockstep-sh/lockstep/pkg/admission/autoscaling"
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
@@ -34,7 +35,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
-	"github.com/lockstep-sh/lockstep/plugins/gang/provisioning"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -67,7 +67,7 @@ type Gang struct {
 	barrier  barrier
 	reporter *statusReporter
 	// requests requests nodes for gangs that wait for their topology; nil where that is not configured.
-	requests *provisioning.Requester
+	requests *autoscaling.Requester
 	// claims takes back what was allocated for members that were not bound.
 	claims *devicesimulation.Releaser
 }
@@ -180,7 +180,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 }
 
 // newRequester returns the requester of nodes by ProvisioningRequests of a class; nil without a class.
-func (pl *Gang) newRequester(class string, leads leadership.Signal) (*provisioning.Requester, error) {
+func (pl *Gang) newRequester(class string, leads leadership.Signal) (*autoscaling.Requester, error) {
 	if class == "" {
 		return nil, nil // nodes are not requested
 	}
@@ -188,7 +188,7 @@ func (pl *Gang) newRequester(class string, leads leadership.Signal) (*provisioni
 	if err != nil {
 		return nil, fmt.Errorf("making a client for ProvisioningRequests: %w", err)
 	}
-	return provisioning.New(provisioning.Options{
+	return autoscaling.New(autoscaling.Options{
 		SchedulerName: pl.fw.ProfileName(), ClassName: class, Client: pl.fw.ClientSet(), Requests: requests,
 		Recorder: pl.fw.EventRecorder(), Clock: pl.clock, Leading: leads, Explain: pl.Explanation,
 	}), nil

@@ -1,4 +1,4 @@
-package provisioning
+package autoscaling
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-// Package provisioning requests nodes from Cluster Autoscaler for gangs that only their required topology keeps
+// Package autoscaling requests nodes from Cluster Autoscaler for gangs that only their required topology keeps
 // waiting: it makes ProvisioningRequests and their PodTemplates, annotates the pods with the name of theirs, and takes
 // both back.
 //
@@ -9,4 +9,4 @@
 // not. It runs beside the scheduling goroutine, in the process that schedules, and handles one gang at a time.
 //
 // It does not judge whether nodes would help, and it does not place pods on them.
-package provisioning
+package autoscaling
