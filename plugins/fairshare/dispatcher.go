@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -55,7 +55,7 @@ type Dispatcher struct {
 	// devices the devices that nodes have.
 	nodes   *pools.Cluster
 	usage   *usage.Counter
-	devices *devicecounts.Counts
+	devices *clusterdevices.Counts
 	// claims are the devices that pods ask for.
 	claims *deviceclaims.Claims
 	// recounted are jobs that ask for something else than when they came to wait.
@@ -167,7 +167,7 @@ func (d *Dispatcher) OnChange(changed func()) { d.changed = changed }
 
 // share sets the capacity to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {
-	d.nodes, d.devices = nodes, devicecounts.NewCounts(deviceClasses)
+	d.nodes, d.devices = nodes, clusterdevices.NewCounts(deviceClasses)
 	d.claims = deviceclaims.New(d.devices)
 	d.usage = usage.New(counting{d}, d.book, nodes, d.claims)
 }

@@ -7,10 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
@@ -145,55 +143,4 @@ func (d *demand) String() string {
 		return fmt.Sprintf("gang %s (priority %d)", first.Key, d.gang.Priority)
 	}
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.gang.Priority)
-}
-
-// continues reports whether a preemptor continues an earlier decision: places are held for it, its victims have not all
-// ended, or its last decision was aborted and it decides again.
-func (pl *GangPreemption) continues(d *demand) bool {
-	pause := pl.pauses.current(d.attempt.Group, pl.clock.Now())
-	return pause.why == aborted || pl.Holds.Nominated(pl.holder(d)) || pl.Underway.Victims(pl.holder(d)) > 0
-}
-
-// isNominatedTo reports whether places are held for a preemptor on all these nodes.
-func (pl *GangPreemption) isNominatedTo(d *demand, nodes []string) bool {
-	holder := pl.holder(d)
-	return pl.Holds.Nominated(holder) && sets.New(pl.Holds.NodesOf(holder)...).HasAll(nodes...)
-}
-
-// victimsEnding reports whether victims of the preemptor are still ending, whose room is held for it. It drops victims
-// that do not end, or whose node is gone: the preemptor looks for others.
-func (pl *GangPreemption) victimsEnding(d *demand) bool {
-	holder, nodes := pl.holder(d), pl.fw.SnapshotSharedLister().NodeInfos()
-	if pl.Underway.Victims(holder) == 0 || !pl.Holds.Nominated(holder) {
-		return false
-	}
-	pl.evictor.ReleaseLost(pl.Underway.VictimsOf(holder), func(pod *v1.Pod) bool {
-		_, err := nodes.Get(pod.Spec.NodeName)
-		return pod.Spec.NodeName != "" && (err != nil || evictions.Stuck(pod, pl.clock.Now()))
-	})
-	return pl.Underway.Victims(holder) > 0
-}
-
-// preemptedPodsEnding reports whether preempted pods are still ending on the nodes that the preemptor is nominated to,
-// whichever process evicted them.
-func (pl *GangPreemption) preemptedPodsEnding(d *demand) bool {
-	nodes := pl.fw.SnapshotSharedLister().NodeInfos()
-	seen := map[string]bool{}
-	for _, pod := range d.gang.Pods {
-		name := pod.Status.NominatedNodeName
-		if name == "" || seen[name] {
-			continue
-		}
-		seen[name] = true
-		info, err := nodes.Get(name)
-		if err != nil {
-			continue // the node is gone
-		}
-		for _, other := range info.GetPods() {
-			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !evictions.Stuck(p, pl.clock.Now()) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -311,43 +310,11 @@ func (pl *GangPreemption) holder(d *demand) hold.Holder {
 	return hold.Holder{Profile: pl.fw.ProfileName(), Group: d.attempt.Group}
 }
 
-// mustWait returns why a preemptor must not search now; empty if it may. It delays evictions by a preemptor whose
-// preemption delay has not passed. One that pauses may search for the places of pods that began to end since its last
-// search, as those behind it in order may.
-func (pl *GangPreemption) mustWait(d *demand) string {
-	if pl.victimsEnding(d) || pl.preemptedPodsEnding(d) {
-		return msgWaiting
-	}
-	now := pl.clock.Now()
-	d.delayEvictions(d.attempt.EvictsIn(now), msgDelay)
-	pause := pl.pauses.current(d.attempt.Group, now)
-	left := pause.until.Sub(now)
-	if left <= 0 || pause.why == waitsForEnding && !pl.Holds.Nominated(pl.holder(d)) {
-		return ""
-	}
-	if pl.ending.anyBeside(pause.ending, pl.fw.SnapshotSharedLister().NodeInfos()) {
-		d.delayEvictions(left, pause.message)
-		d.pauses = true
-		return ""
-	}
-	pl.retryAfter(d.leader, left) // what has happened since that search may have helped
-	return pause.message
-}
-
 // pause begins a pause of a preemptor, and returns its length; see [pauses.record].
 func (pl *GangPreemption) pause(d *demand, cost time.Duration, why cause, message string) time.Duration {
 	length := pl.pauses.record(d.attempt.Group, pl.clock.Now(), cost, why, message)
 	pl.recordEnding(d)
 	return length
-}
-
-// recordEnding records for the pause of a preemptor which pods it knows to be ending: those in its search, or all where
-// it did not get that far.
-func (pl *GangPreemption) recordEnding(d *demand) {
-	if d.ending == nil {
-		d.ending = pl.ending.all()
-	}
-	pl.pauses.recordEnding(d.attempt.Group, d.ending)
 }
 
 const (
@@ -357,13 +324,6 @@ const (
 	// devicesFreeingRetry is how long a preemptor waits before it checks whether they are free.
 	devicesFreeingRetry = 250 * time.Millisecond
 )
-
-// devicesFreeing reports whether a preemptor holds places whose devices are about to become free.
-func (pl *GangPreemption) devicesFreeing(d *demand) bool {
-	claims := slices.ContainsFunc(d.gang.Pods, func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 })
-	holder := pl.holder(d)
-	return claims && pl.Holds.Nominated(holder) && pl.clock.Since(pl.Underway.LastFreed(holder)) < devicesFreeingFor
-}
 
 // retryAfter makes a preemptor try again after a while.
 func (pl *GangPreemption) retryAfter(leader *v1.Pod, after time.Duration) {

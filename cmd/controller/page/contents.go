@@ -2,7 +2,7 @@ package page
 
 import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
@@ -29,7 +29,7 @@ type Plan struct {
 }
 
 // ContentsOf returns what the page shows of some objects. counts has the devices of nodes; nil for none.
-func ContentsOf(o Objects, counts *devicecounts.Counts) Contents {
+func ContentsOf(o Objects, counts *clusterdevices.Counts) Contents {
 	levels := view.Levels(o.Nodes)
 	return Contents{
 		Gangs:        gangs(o, levels),

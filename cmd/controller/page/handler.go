@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 )
 
 // The paths of the data. They are none of those below /api and /apis, which every cluster lets every user get.
@@ -35,7 +35,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type Page struct {
 	reader client.Reader
 	clock  clock.WithTicker
-	counts *devicecounts.Counts
+	counts *clusterdevices.Counts
 
 	mu      sync.Mutex
 	history history
@@ -44,7 +44,7 @@ type Page struct {
 // New returns a page of what a reader has, which is asked once a second at most. deviceClasses are those of
 // FairShareArgs.
 func New(reader client.Reader, c clock.WithTicker, deviceClasses map[string]v1.ResourceName) *Page {
-	return &Page{reader: reader, clock: c, counts: devicecounts.NewCounts(deviceClasses),
+	return &Page{reader: reader, clock: c, counts: clusterdevices.NewCounts(deviceClasses),
 		history: history{Times: []int64{}, Series: []*series{}}}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,13 +15,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 )
 
 const (
@@ -155,7 +156,7 @@ func (o *options) readDevices(ctx context.Context) (view.Devices, error) {
 	if err != nil {
 		o.Note("devices count under the names of their DeviceClasses, as the argument deviceClasses is not known: %v", err)
 	}
-	devices.Counts = devicecounts.NewCounts(as)
+	devices.Counts = clusterdevices.NewCounts(as)
 	devices.Counts.Replace(all, classes)
 	return devices, nil
 }

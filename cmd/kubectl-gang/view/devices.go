@@ -4,7 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 )
@@ -12,7 +12,7 @@ import (
 // Devices are those of Dynamic Resource Allocation. They count as in the status of queues.
 type Devices struct {
 	// Counts are the devices that nodes have; nil for none.
-	Counts *devicecounts.Counts
+	Counts *clusterdevices.Counts
 	// Claims, and the templates of those not created yet, say which devices pods ask for.
 	Claims    []*resourceapi.ResourceClaim
 	Templates []*resourceapi.ResourceClaimTemplate
@@ -21,7 +21,7 @@ type Devices struct {
 // addTo returns nodes with the devices that they have, and what pods that have not ended ask for, devices included.
 func (d Devices) addTo(nodes []*v1.Node, pods []*v1.Pod) ([]*v1.Node, *deviceclaims.Claims) {
 	if d.Counts == nil {
-		d.Counts = devicecounts.NewCounts(nil)
+		d.Counts = clusterdevices.NewCounts(nil)
 	}
 	with := make([]*v1.Node, len(nodes))
 	for i, node := range nodes {

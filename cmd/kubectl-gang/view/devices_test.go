@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
 
@@ -34,7 +34,7 @@ func TestTopologyOfDevices(t *testing.T) {
 	in := TopologyIn{
 		Nodes: nodes, Resource: gpu,
 		Devices: Devices{
-			Counts: devicecounts.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu}),
+			Counts: clusterdevices.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu}),
 			Claims: []*resourceapi.ResourceClaim{
 				dra.Held(dra.Claim("two", 2), "n0-1", 0, "a"), dra.Held(dra.Claim("shared", 3), "n0-1", 2, "b", "c"),
 				dra.Held(dra.Claim("gone", 1), "n0-2", 0, "ended"), dra.Claim("waits", 4),
@@ -68,7 +68,7 @@ func TestDevicesOfInterest(t *testing.T) {
 	node := fleet(1, 1)[0]
 	node.Name = "n"
 	in := TopologyIn{Nodes: []*v1.Node{node}, Devices: Devices{
-		Counts: devicecounts.NewCounts(nil), Templates: []*resourceapi.ResourceClaimTemplate{template},
+		Counts: clusterdevices.NewCounts(nil), Templates: []*resourceapi.ResourceClaimTemplate{template},
 	}}
 	in.Devices.Counts.Replace([]*resourceapi.ResourceSlice{dra.Slice("n", 1)}, []*resourceapi.DeviceClass{dra.Class()})
 	for i := range 2 {

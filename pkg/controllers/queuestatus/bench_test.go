@@ -9,14 +9,14 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
 // BenchmarkStatuses computes the status of 1,000 queues with 40,000 pods on 5,000 nodes.
 func BenchmarkStatuses(b *testing.B) {
 	const scheduler = "lockstep-scheduler"
-	c := &cluster{devices: devicecounts.NewCounts(nil), rules: share.Rules{Stated: true, Weighted: true}, schedulers: map[string]bool{scheduler: true}}
+	c := &cluster{devices: clusterdevices.NewCounts(nil), rules: share.Rules{Stated: true, Weighted: true}, schedulers: map[string]bool{scheduler: true}}
 	for i := range 1000 {
 		q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("q", i)}, Spec: v1alpha1.QueueSpec{Weight: int32(1 + i%7)}}
 		if i > 9 {

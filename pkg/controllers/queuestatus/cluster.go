@@ -17,7 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -36,7 +36,7 @@ type cluster struct {
 	pods   []*v1.Pod
 	nodes  []*v1.Node
 	// devices are the devices that nodes have; claims, and the templates of those to be made, are what pods ask of them.
-	devices   *devicecounts.Counts
+	devices   *clusterdevices.Counts
 	claims    []*resourceapi.ResourceClaim
 	templates []*resourceapi.ResourceClaimTemplate
 	// reserved are pods that stand for Reservations: what they hold, and what they still look for. They are no gangs.

@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -96,7 +96,7 @@ func words(statuses map[string]v1alpha1.QueueStatus) (list []string) {
 func mustReckon(t *testing.T, c *cluster, now metav1.Time) map[string]v1alpha1.QueueStatus {
 	t.Helper()
 	if c.devices == nil {
-		c.devices = devicecounts.NewCounts(nil)
+		c.devices = clusterdevices.NewCounts(nil)
 	}
 	statuses, err := c.statuses(now)
 	must.Succeed(t, err)

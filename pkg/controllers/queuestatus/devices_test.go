@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
@@ -20,7 +20,7 @@ import (
 // TestDevicesCount: the devices of claims, made and to be made, count as the resource that their class counts as.
 func TestDevicesCount(t *testing.T) {
 	const gpu = v1.ResourceName("nvidia.com/gpu")
-	counts := devicecounts.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu})
+	counts := clusterdevices.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu})
 	counts.Replace([]*resourceapi.ResourceSlice{dra.Slice("node", 8)}, []*resourceapi.DeviceClass{dra.Class()})
 	claiming := func(names ...string) func(*v1.Pod) {
 		return func(p *v1.Pod) { p.Spec.ResourceClaims = dra.Pod("p", names...).Spec.ResourceClaims }
@@ -57,7 +57,7 @@ func TestDevicesCount(t *testing.T) {
 // the PodGroup makes a gang of them.
 func TestClaimsOfBasicPods(t *testing.T) {
 	const gpu = v1.ResourceName("nvidia.com/gpu")
-	counts := devicecounts.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu})
+	counts := clusterdevices.NewCounts(map[string]v1.ResourceName{dra.Driver: gpu})
 	counts.Replace([]*resourceapi.ResourceSlice{dra.Slice("node", 8)}, []*resourceapi.DeviceClass{dra.Class()})
 	member := func(p *v1.Pod) {
 		p.Spec.ResourceClaims = dra.Pod("p", "three").Spec.ResourceClaims

@@ -25,7 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -55,7 +55,7 @@ type reconciler struct {
 	// last is when it last ran, and next when it may run again.
 	last, next time.Time
 	// devices are the devices that nodes have.
-	devices *devicecounts.Counts
+	devices *clusterdevices.Counts
 	// cluster is the watches of everything but queues.
 	cluster crds.OnDemand
 	// watched has the kinds that are watched, of those that the API server may not serve.

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -32,7 +32,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 		s.patches = append(s.patches, object.GetName()+": "+patch)
 		s.clock.Step(s.slow)
 	})).Build()
-	s.reconciler = &reconciler{devices: devicecounts.NewCounts(nil), rules: share.Rules{Stated: true, Weighted: true}, client: c, clock: s.clock, schedulers: map[string]bool{ours: true}}
+	s.reconciler = &reconciler{devices: clusterdevices.NewCounts(nil), rules: share.Rules{Stated: true, Weighted: true}, client: c, clock: s.clock, schedulers: map[string]bool{ours: true}}
 	return s
 }
 

@@ -30,7 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
@@ -101,7 +101,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	}
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{},
 		leaveNative: map[string]bool{}, rules: o.rules(), pools: o.Pools, evictedHold: o.EvictedHold,
-		devices: devicecounts.NewCounts(o.DeviceClasses)}
+		devices: clusterdevices.NewCounts(o.DeviceClasses)}
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name], r.leaveNative[name] = true, !slices.Contains(o.NativeSchedulerNames, name)
 	}

@@ -29,7 +29,7 @@ type count struct {
 // Bounds bounds how many devices of a class could be allocated on nodes: all, if nothing were allocated, and free, as
 // it was before the overlay changed anything, nil while that is unknown. bounded is false if the class selects devices
 // that several nodes reach, or that can be allocated more than once. Partitions that exclude each other all count: the
-// filters refuse what cannot be allocated at once. Queues share fewer; see package devicecounts.
+// filters refuse what cannot be allocated at once. Queues share fewer; see package clusterdevices.
 func (o *Overlay) Bounds(class string) (all, free map[string]int, bounded bool) {
 	c, err := o.counted(class)
 	if err != nil || !c.bounded { // the filters report errors

@@ -8,13 +8,13 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicecounts"
+	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 )
 
 // stock is the devices of nodes by class. It is not safe for concurrent use.
 type stock struct {
 	manager   fwk.SharedDRAManager
-	selectors *devicecounts.Selectors
+	selectors *clusterdevices.Selectors
 	selected  map[match]selection
 }
 
@@ -32,7 +32,7 @@ type selection struct {
 }
 
 func newStock(manager fwk.SharedDRAManager) *stock {
-	return &stock{manager: manager, selectors: devicecounts.NewSelectors(), selected: map[match]selection{}}
+	return &stock{manager: manager, selectors: clusterdevices.NewSelectors(), selected: map[match]selection{}}
 }
 
 // nodeDevices are devices of a node.
@@ -80,7 +80,7 @@ func (s *stock) slices() ([]*resourceapi.ResourceSlice, error) {
 	if len(s.selected) > cachedPerSlice*len(all) {
 		clear(s.selected)
 	}
-	return devicecounts.Current(all), nil
+	return clusterdevices.Current(all), nil
 }
 
 func (s *stock) selectDevices(m match) selection {
@@ -93,7 +93,7 @@ func (s *stock) selectDevices(m match) selection {
 		device := &spec.Devices[i]
 		if s.selectors.Match(m.class, spec.Driver, device) {
 			found.ids = append(found.ids, structured.MakeDeviceID(spec.Driver, spec.Pool.Name, device.Name))
-			found.shared = found.shared || devicecounts.IsShared(spec, device)
+			found.shared = found.shared || clusterdevices.IsShared(spec, device)
 		}
 	}
 	s.selected[m] = found

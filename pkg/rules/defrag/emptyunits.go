@@ -8,7 +8,7 @@ import (
 // mostDeadEnds bounds how often a unit's pods are tried on other targets.
 const mostDeadEnds = 200
 
-// Clearing is what Clear empties.
+// Clearing is what EmptyUnits empties.
 type Clearing struct {
 	// Units are nodes that are emptied together, a node or a domain each, in the order in
 	// which to try them. No node is in two.
@@ -125,7 +125,7 @@ func (e *emptying) assign(pods []int, from int) bool {
 	return false
 }
 
-// checkClear reports why a plan of Clear must not be carried out.
+// checkClear reports why a plan of EmptyUnits must not be carried out.
 func checkClear(p Problem, c Clearing, plan Plan) error {
 	p.Want = nil
 	if err := p.check(plan); err != nil {

@@ -16,7 +16,7 @@ type Problem struct {
 	// Limits are how many of the pods that name a limit may be gone at a time, such as those of a
 	// PodDisruptionBudget. Where it is 0 none of them moves; otherwise their moves take turns.
 	Limits []int
-	// Want is the gang that waits. Clear has no use for it.
+	// Want is the gang that waits. EmptyUnits has no use for it.
 	Want []Part
 	// Fits reports whether, arithmetic aside, a pod may be on a node. It is the same for pods of one
 	// kind.

@@ -7,7 +7,7 @@ type Plan struct {
 	Domain []int
 	// Places are the nodes of members, by part and class, in ascending order.
 	Places [][][]int
-	// Cleared are the units that Clear emptied, in order.
+	// Cleared are the units that EmptyUnits emptied, in order.
 	Cleared []int
 	Cost    Cost
 }

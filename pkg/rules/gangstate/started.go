@@ -60,8 +60,8 @@ func (g *gang) hasStarted() bool {
 // evicted with its gang.
 func (g *gang) admitsSingly() bool { return g.hasStarted() && g.evicting == 0 }
 
-// updateStarted finds out whether the gang has started, and since when it is broken. It has to
-// be called when the number of members that run may have changed.
+// updateStarted finds out whether the gang has started, and since when it is broken. It has to be called when the
+// number of members that run may have changed.
 func (s *Gangs) updateStarted(g *gang, now time.Time) {
 	g.enterStage()
 	running, whole := g.running(), g.minimumRuns()
@@ -84,16 +84,7 @@ func (s *Gangs) updateStarted(g *gang, now time.Time) {
 	default:
 		g.begin, g.lastMin, g.confirmedMin = started, g.spec.Min, g.certainMin()
 	}
-	switch {
-	case running == 0 || whole || g.spec.Min == 0:
-		g.broken = time.Time{}
-	case g.broken.IsZero() || !g.losesMembers && g.hasLost():
-		g.broken = now
-		if g.hasStarted() && g.lost() > 0 {
-			s.readmitExtras(g)
-		}
-	}
-	g.losesMembers = !g.broken.IsZero() && g.hasLost()
+	s.updateBroken(g, now)
 }
 
 // readmitExtras makes members that wait go through the gates again: they were beyond the minimum.

@@ -1,4 +1,4 @@
-package devicecounts
+package clusterdevices
 
 import (
 	"iter"

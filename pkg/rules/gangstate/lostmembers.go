@@ -1,0 +1,50 @@
+package gangstate
+
+// lost counts the members that the gang lacks of a minimum that ran. Members by which the minimum
+// was raised since were never there.
+func (g *gang) lost() int {
+	if g.spec.Min <= g.lastMin {
+		return g.short()
+	}
+	return max(0, min(g.short(), g.lastMin-g.have().N))
+}
+
+// hasLost reports whether members of the minimum that certainly ran no longer run. Members that are held in their place
+// do not make up for them: they may turn back.
+func (g *gang) hasLost() bool {
+	if g.spec.Min <= g.confirmedMin {
+		return !g.minimumRuns()
+	}
+	return g.runningOrSucceeded().N < g.confirmedMin
+}
+
+// certainMin returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
+// runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
+// something was lost and is not made anew.
+func (g *gang) certainMin() int {
+	if len(g.incarnation.unfinished)+g.succeeded().N < g.spec.Min {
+		return g.spec.Min
+	}
+	return g.runningOrSucceeded().N
+}
+
+// grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
+func (g *gang) grows() bool { return g.confirmedMin > 0 && !g.minimumRuns() && !g.hasLost() }
+
+// writeOff subtracts n succeeded members, which no longer count, from those that stood, unless the minimum was lowered
+// by them already. If it was not, it is about to be: until then the gang lacks these members, but has not lost them.
+func (g *gang) writeOff(n int) {
+	ahead := max(0, g.lowered)
+	g.lowered -= n
+	if n -= ahead; g.lastMin > 0 && n > 0 {
+		g.lastMin, g.confirmedMin = max(1, g.lastMin-n), max(1, g.confirmedMin-n)
+	}
+}
+
+// lower records that the minimum was another. It may have been lowered by members that are gone, before that was seen:
+// no more than there are that succeeded.
+func (g *gang) lower(was int) {
+	if by := was - g.asked.Min; by > 0 && g.asked.Min > 0 {
+		g.lowered = min(g.lowered+by, g.succeeded().N)
+	}
+}
