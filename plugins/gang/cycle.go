@@ -414,9 +414,9 @@ func (pl *Gang) unfit(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod, 
 	statuses fwk.NodeToStatusReader) {
 	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangspec.PreemptionDelayOf(pod)
-	polite := delay > 0 || extra || one.Gangs[0].Spec.NeverPreempts
+	evictsNone := delay > 0 || extra || one.Gangs[0].Spec.NeverPreempts
 	pl.gangs.RecordSingleFailure(pod, turns.AttemptFailure{
-		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: polite,
+		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), EvictsNone: evictsNone,
 		Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
 	})
 }

@@ -55,9 +55,9 @@ func (a *Attempt) EvictsIn(now time.Time) time.Duration {
 	return a.Missed.Add(a.PreemptionDelay).Sub(now)
 }
 
-// honoursPreemptionDelay reports whether no pod may be evicted now for an attempt that does not fit, whatever its
-// members say themselves.
-func (a *Attempt) honoursPreemptionDelay(now time.Time) bool {
+// evictsNone reports whether no pod may be evicted now for an attempt that does not fit, whatever its members say
+// themselves.
+func (a *Attempt) evictsNone(now time.Time) bool {
 	return a.EvictsIn(now) > 0 || slices.ContainsFunc(a.Gangs, func(need Need) bool { return need.Spec.NeverPreempts })
 }
 

@@ -217,7 +217,7 @@ func (s *Gangs) recordFailedAttempt(grp *group, a *Attempt, o Outcome, some bool
 	s.effects.Missed = append(s.effects.Missed, Missed{
 		Group: grp.key().String(), RoomFor: o.Holder,
 		AttemptFailure: turns.AttemptFailure{Cost: o.Cost, Some: some, Hopeless: o.Hopeless, Coupled: o.Coupled,
-			Shape: o.Shape, Polite: a.honoursPreemptionDelay(now)},
+			Shape: o.Shape, EvictsNone: a.evictsNone(now)},
 	})
 	if grp.replans > 0 {
 		s.failRound(grp, now)

@@ -137,7 +137,8 @@ type failedAttempt struct {
 	// kept: the job keeps what fits of it, and so has left nothing for one that asks for no less. What a job gives back
 	// may help one that would keep it.
 	kept bool
-	// void: room is made for the job, so others may find some as well.
+	// void: it covers no other job. Room is made for the job, so others may find some as well, or no pod could be evicted
+	// for it.
 	void bool
 }
 

@@ -257,8 +257,8 @@ type AttemptFailure struct {
 	Why uint64
 	// Holder is what room is made for, if that is not the job.
 	Holder hold.Holder
-	// Polite: it may not evict others as far as jobs of the same shape may.
-	Polite bool
+	// EvictsNone: no pod could be evicted for it. For a job of the same shape one may be, so it covers none of them.
+	EvictsNone bool
 }
 
 // Fail records that the attempt of a job failed. The job rests.
@@ -285,7 +285,7 @@ func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 			return m.job == name || m.old(now)
 		}),
 			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict,
-				void: o.Polite})
+				void: o.EvictsNone})
 		l.restedCovered = false
 	}
 	if l.turn.failed = !o.Some; o.Some {
