@@ -507,6 +507,20 @@ func TestStories(t *testing.T) {
 			},
 			"a b c nobody a b",
 		},
+		"one for which no pod could be evicted shows nothing about others": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.tryAll(0)
+				w.RecordChange(Freed)
+				w.next()
+				w.BeginCycle()
+				w.Begin("a", w.now)
+				o := AttemptFailure{Shape: Shape{Key: 1, Members: 1, Request: resource.Vector{"gpu": 1}}, EvictsNone: true}
+				w.Fail(strict("a", 2), o, w.now)
+				w.next()
+			},
+			"a b nobody a b",
+		},
 		"but not where all were looked at in between": {
 			func(w *world) {
 				w.come(strict("high", 9), strict("low", 1))
