@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Links in texts lead to files, and to headings, that exist; and links lead from README.md to every text in docs/.
+# Links in texts lead to files, and to headings, that exist, and so do paths in `code`; and links lead from README.md to
+# every text in docs/.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 mapfile -t files < <(sources '*.md')
@@ -31,6 +32,15 @@ broken() {
   done
 }
 
+# absent lists the paths of this repository that texts name in code, and that do not exist. Words in capitals stand for names.
+absent() {
+  local name
+  grep -noE '`(apis|cmd|hack|manifests|pkg|plugins|test)/[A-Za-z0-9_./-]+`' "${files[@]}" | grep -vE '[A-Z]{4}' | tr -d '`' |
+    while IFS= read -r name; do
+      [[ -e ${name##*:} ]] || echo "$name"
+    done
+}
+
 # orphans lists the texts in docs/ that a reader who begins at README.md does not come to.
 orphans() {
   local -A reached=([README.md]=1)
@@ -51,4 +61,5 @@ orphans() {
 }
 
 check links "correct the link" none broken
+check paths "correct the path" none absent
 check orphans "link it from README.md, or from a text that has a link" none orphans
