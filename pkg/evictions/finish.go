@@ -57,8 +57,8 @@ func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
 	}
 }
 
-// remainsOf returns the footprints of a pod's gang, and of the gangs that start together with it, if these were to be
-// evicted whole, have lost pods since, and the rest is useless; otherwise none.
+// remainsOf returns what still runs of the gangs that start together with that of a pod, if they were being evicted
+// whole and have lost pods since, and the rest is useless; otherwise nil.
 func (e *Evictor) remainsOf(pod *v1.Pod) ([]gangstate.RunningGang, error) {
 	of := OwnerOf(e.Gangs, pod)
 	if of.IsPod() {

@@ -21,13 +21,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
-// Writer is the one of a process, for all its lanes. It is safe for concurrent use.
+// Writer is the one of a process, for all its queues. It is safe for concurrent use.
 type Writer struct {
 	leading leadership.Signal
 	// attempts has the latest write to each pod, by UID, for a while. They know what the watch of pods has not
 	// delivered yet.
 	attempts *cache.Expiring
-	// reasons bounds the writes that give pods another reason, over all lanes.
+	// reasons bounds the writes that give pods another reason, over all queues.
 	reasons *rate.Limiter
 }
 

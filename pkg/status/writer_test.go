@@ -125,20 +125,20 @@ func (s *server) patch(action clienttesting.Action) (bool, runtime.Object, error
 	return true, s.stored[pod.Name], nil
 }
 
-// lane makes a lane to a server.
-func lane(s *server, qps int32, say func(string) PendingCondition) *ConditionQueue[string] {
+// queue makes a queue to a server.
+func queue(s *server, qps int32, say func(string) PendingCondition) *ConditionQueue[string] {
 	begun := make(chan struct{})
 	close(begun)
-	return laneOf(New(begun), s, qps, say)
+	return queueOf(New(begun), s, qps, say)
 }
 
-func laneOf(w *Writer, s *server, qps int32, say func(string) PendingCondition) *ConditionQueue[string] {
+func queueOf(w *Writer, s *server, qps int32, say func(string) PendingCondition) *ConditionQueue[string] {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", s.patch)
-	return NewLane(w, client, qps, say)
+	return NewConditionQueue(w, client, qps, say)
 }
 
-// shared is a value that the test sets and a lane reads, or the other way round.
+// shared is a value that the test sets and a queue reads, or the other way round.
 type shared[T any] struct {
 	mu    sync.Mutex
 	value T
@@ -183,7 +183,7 @@ func (s *server) gives(reason, message string, names ...string) {
 	s.show()
 }
 
-// run runs a lane in a bubble, until the test ends.
+// run runs a queue in a bubble, until the test ends.
 func run(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestWrites(t *testing.T) {
 		s.gives("Before", "no room", "f")
 		s.gives(v1.PodReasonUnschedulable, "no room. 0/3 nodes are available", "g")
 		s.gives("Before", "no room. 0/3 nodes are available", "h")
-		l := lane(s, 1000, func(string) PendingCondition {
+		l := queue(s, 1000, func(string) PendingCondition {
 			return PendingCondition{Reason: v1.PodReasonUnschedulable, Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f", "g", "h")}
 		})
 		go l.Run(ctx)
@@ -222,7 +222,7 @@ func TestWrites(t *testing.T) {
 func TestBeforeItLeads(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s, begin := newServer("a"), make(chan struct{})
-		l := laneOf(New(leadership.Signal(begin)), s, 10, func(string) PendingCondition { return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods("a")} })
+		l := queueOf(New(leadership.Signal(begin)), s, 10, func(string) PendingCondition { return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods("a")} })
 		go l.Run(ctx)
 		l.Tell("job")
 		time.Sleep(time.Hour)
@@ -241,7 +241,7 @@ func TestTrueWhenWritten(t *testing.T) {
 		now.set(map[string]PendingCondition{
 			"one": {Reason: "Why", Message: "m", Pods: s.pods("a")}, "two": {Reason: "Why", Message: "old", Pods: s.pods("b")}, "three": {Reason: "Why", Message: "old", Pods: s.pods("c")},
 		})
-		l := lane(s, 1, func(key string) PendingCondition { return now.get()[key] })
+		l := queue(s, 1, func(key string) PendingCondition { return now.get()[key] })
 		go l.Run(ctx)
 		for _, key := range []string{"one", "two", "three"} {
 			l.Tell(key)
@@ -253,7 +253,7 @@ func TestTrueWhenWritten(t *testing.T) {
 	})
 }
 
-// TestInTurn: for other words a key of many pods does not keep one of few waiting, and no lane keeps another one
+// TestInTurn: for other words a key of many pods does not keep one of few waiting, and no queue keeps another one
 // waiting.
 func TestInTurn(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
@@ -264,7 +264,7 @@ func TestInTurn(t *testing.T) {
 		say := func(key string) PendingCondition {
 			return PendingCondition{Reason: "Why", Message: "m", Pods: pods[key]}
 		}
-		gangs, singles := laneOf(w, s, 1, say), laneOf(w, s, 1, say)
+		gangs, singles := queueOf(w, s, 1, say), queueOf(w, s, 1, say)
 		gangs.Tell("a")
 		gangs.Tell("b")
 		go gangs.Run(ctx)
@@ -272,7 +272,7 @@ func TestInTurn(t *testing.T) {
 		expect(t, "one of each", s, "a0: Why: m", "b0: Why: m")
 		singles.Tell("x")
 		go singles.Run(ctx)
-		expect(t, "the other lane", s, "a0: Why: m", "b0: Why: m", "x: Why: m")
+		expect(t, "the other queue", s, "a0: Why: m", "b0: Why: m", "x: Why: m")
 		time.Sleep(10 * time.Second)
 		expect(t, "the others", s, "a0: Why: m", "b0: Why: m", "x: Why: m", "a1: Why: m", "a2: Why: m", "a3: Why: m")
 	})
@@ -290,7 +290,7 @@ func TestReasonsAtOnce(t *testing.T) {
 		s := newServer(append(slices.Clone(names), "b")...)
 		s.gives("Before", "m", names[:10]...)
 		pods := map[string][]*v1.Pod{"a": s.pods(names...), "b": s.pods("b")}
-		l := lane(s, 1, func(key string) PendingCondition {
+		l := queue(s, 1, func(key string) PendingCondition {
 			return PendingCondition{Reason: v1.PodReasonUnschedulable, Message: "m", Pods: pods[key]}
 		})
 		began := time.Now()
@@ -316,7 +316,7 @@ func TestChanged(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a", "b")
 		s.touch("a", func(*v1.Pod) {}) // the reader does not see it
-		l := lane(s, 1000, func(string) PendingCondition {
+		l := queue(s, 1000, func(string) PendingCondition {
 			return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods("a", "b")}
 		})
 		go l.Run(ctx)
@@ -338,7 +338,7 @@ func TestMadeAgain(t *testing.T) {
 		s.mu.Lock()
 		delete(s.stored, "gone")
 		s.mu.Unlock()
-		l := lane(s, 1000, func(string) PendingCondition {
+		l := queue(s, 1000, func(string) PendingCondition {
 			return PendingCondition{Reason: "Why", Message: "m", Pods: old}
 		})
 		go l.Run(ctx)
@@ -354,7 +354,7 @@ func TestSaysSomethingElse(t *testing.T) {
 		s := newServer("a")
 		var message shared[string]
 		message.set("first")
-		l := lane(s, 1000, func(string) PendingCondition {
+		l := queue(s, 1000, func(string) PendingCondition {
 			return PendingCondition{Reason: "Why", Message: message.get(), Pods: s.pods("a")}
 		})
 		go l.Run(ctx)
@@ -374,7 +374,7 @@ func TestRetried(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a")
 		s.fail = []error{errors.New("the API server is away"), apierrors.NewInternalError(errors.New("trouble"))}
-		l := lane(s, 1000, func(string) PendingCondition {
+		l := queue(s, 1000, func(string) PendingCondition {
 			return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods("a")}
 		})
 		go l.Run(ctx)
@@ -395,7 +395,7 @@ func TestRefused(t *testing.T) {
 		var message shared[string]
 		message.set("first")
 		pods := map[string][]string{"train": {"a", "b", "c"}, "other": {"d"}}
-		l := lane(s, 1000, func(key string) PendingCondition {
+		l := queue(s, 1000, func(key string) PendingCondition {
 			return PendingCondition{Reason: v1.PodReasonUnschedulable, Message: message.get(), Pods: s.pods(pods[key]...)}
 		})
 		go l.Run(ctx)
@@ -466,7 +466,7 @@ func TestNoAnswer(t *testing.T) {
 		}
 		client := fake.NewClientset()
 		client.PrependReactor("patch", "pods", s.patch)
-		l := NewLane(New(await.Closed()), silent{client, "dead"}, 1000, func(key string) PendingCondition {
+		l := NewConditionQueue(New(await.Closed()), silent{client, "dead"}, 1000, func(key string) PendingCondition {
 			if key == "dead" {
 				return PendingCondition{Reason: "Why", Message: "m", Pods: dead}
 			}

@@ -40,9 +40,9 @@ type Dispatcher struct {
 	clock clock.WithTicker
 	// leading is given once this process schedules.
 	leading leadership.Signal
-	// lane writes into the status of pods in no gang, by UID, why they wait; statuses is what it writes with.
-	lane     *status.ConditionQueue[string]
-	statuses *status.Writer
+	// conditions writes into the status of pods in no gang, by UID, why they wait; statuses is what it writes with.
+	conditions *status.ConditionQueue[string]
+	statuses   *status.Writer
 	// changed makes somebody ask whose turn it is. It does not block.
 	changed func()
 
@@ -208,7 +208,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	for _, doubt := range warnings(args.Tiers) {
 		klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
 	}
-	d.lane = status.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
+	d.conditions = status.NewConditionQueue(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
 	go d.call(ctx)
 	go d.tell(ctx)
 	err = d.watch(ctx, handle)

@@ -22,7 +22,7 @@ const tellEvery = time.Second
 // tell reports to the users of jobs what they wait for, from when this process schedules. The plugin Gang
 // reports for gangs, which do not wait behind the pods in none: those are reported one by one.
 func (d *Dispatcher) tell(ctx context.Context) {
-	go d.lane.Run(ctx)
+	go d.conditions.Run(ctx)
 	d.leading.Every(ctx, d.clock, tellEvery, func() {
 		for profile, keys := range d.news() {
 			d.gangs.Explain(ctx, profile, keys.UnsortedList())
@@ -37,7 +37,7 @@ func (d *Dispatcher) news() map[string]sets.Set[gangspec.Key] {
 	news, gangs := d.book.News(d.moment()), map[string]sets.Set[gangspec.Key]{}
 	d.do(queueing.Effects{BringToGate: news.Again})
 	for _, pod := range news.Pods {
-		d.lane.Tell(pod)
+		d.conditions.Tell(pod)
 	}
 	for _, pod := range d.podsOf(news.Members) {
 		key, _, ok := gangspec.KeyOf(pod)

@@ -62,7 +62,7 @@ func speaking(t *testing.T, qps int32, w *writes, queues ...queueing.Queue) *Dis
 	leading := make(chan struct{})
 	close(leading)
 	d.leading = leading
-	d.lane = status.NewLane(status.New(leading), client, qps, d.say)
+	d.conditions = status.NewConditionQueue(status.New(leading), client, qps, d.say)
 	return d
 }
 

@@ -196,7 +196,7 @@ func (d *Dispatcher) dropEnded() {
 	d.overdue, d.ended = d.ended, nil
 }
 
-// Left counts a pod no more that the scheduler's cache no longer has on a node, if it has ended.
+// Left stops counting a pod that has ended, once the scheduler's cache has taken it off its node.
 func (d *Dispatcher) Left(pod *v1.Pod) {
 	if d.pods == nil {
 		return // no profile has queues

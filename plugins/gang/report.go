@@ -30,8 +30,8 @@ type statusReporter struct {
 	groups pgclientset.Interface
 	// leading is given once this process schedules.
 	leading leadership.Signal
-	// lane writes the conditions of the pending members of gangs.
-	lane *status.ConditionQueue[gangspec.Key]
+	// conditions writes the conditions of the pending members of gangs.
+	conditions *status.ConditionQueue[gangspec.Key]
 	// changed are the gangs whose explanation may have changed; none before this process schedules.
 	changed workqueue.TypedRateLimitingInterface[change]
 	// news are the gangs with possible news for events and PodGroups. Nothing waits for these: they are for people.
@@ -56,7 +56,7 @@ func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, status
 		problems: problems{pending: map[problem]map[types.UID]gangstate.Report{}, quiet: map[problem]time.Time{}},
 		changed:  newQueue[change](), news: newQueue[gangspec.Key](), marks: newQueue[mark](),
 	}
-	t.lane = status.NewLane(statuses, pl.fw.ClientSet(), qps, t.pendingConditionOf)
+	t.conditions = status.NewConditionQueue(statuses, pl.fw.ClientSet(), qps, t.pendingConditionOf)
 	return t
 }
 
@@ -94,7 +94,7 @@ func (t *statusReporter) run(ctx context.Context) {
 		return
 	}
 	go workloop.Run(ctx, t.marks, t.mark, "Failed to mark a member whose gang timed out; trying again")
-	go t.lane.Run(ctx)
+	go t.conditions.Run(ctx)
 	for range newsAtOnce {
 		go workloop.Run(ctx, t.news, t.tellNews, "Failed to tell why a gang waits; trying again")
 	}
@@ -121,7 +121,7 @@ func (t *statusReporter) report(_ context.Context, c change) error {
 		t.pl.requests.Note(c.gang)
 	}
 	if _, ok := t.toTell(c.gang); ok {
-		t.lane.Tell(c.gang)
+		t.conditions.Tell(c.gang)
 		t.news.Add(c.gang)
 	}
 	return nil
@@ -240,7 +240,7 @@ func (t *statusReporter) tellNews(ctx context.Context, key gangspec.Key) error {
 	if !isNew && t.news.NumRequeues(key) == 0 { // otherwise its PodGroup could not be written to
 		return nil
 	}
-	if err := t.lane.Wait(ctx); err != nil {
+	if err := t.conditions.Wait(ctx); err != nil {
 		return err
 	}
 	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // it takes back what was reported, and is no event

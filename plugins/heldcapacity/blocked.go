@@ -14,9 +14,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// blocked is the pods that found capacity held for others. No event of the cluster shows when a hold ends, so they are
-// activated when one does on a node that refused them, in any profile; when a pod ends there; and when nodes or devices
-// change, since the queue knows no event that could help what this plugin refused.
+// blocked are the pods that were refused because of what is held for others. No event of the cluster tells that a hold
+// has ended, so they are activated when one ends on a node that refused them, in any profile; when a pod ends there;
+// and when nodes or devices change.
 type blocked struct {
 	mu   sync.Mutex
 	pods map[types.UID]refusal

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// devicesLeft checks whether a pod finds devices devicesLeft those that are held for others.
+// devicesLeft checks whether a node has devices for a pod beside those that are held for others.
 type devicesLeft struct {
 	overlay *devicesimulation.Overlay
 	// state is the cycle state for the filter.

@@ -55,11 +55,11 @@ func (d *demand) textWorth(gain, cost float64) string {
 	return text
 }
 
-// search looks for a solution: first in the place of nominations, those of other queues excepted, and of gangs that
-// hold places while they wait for more, since that costs no pod; then where promises make way; then by evictions
-// beside all holds; then by both. A preemptor that may not evict has only the first two, and the room of pods that are
-// ending. It returns nil if there is none. The deadline of d bounds all of it but the looks at all pods: then the
-// running step ends with its best result, and no further step begins.
+// search looks for a solution, cheapest first: 1. the places of nominations, but for those of other queues, and of
+// incomplete holders, which costs no pod; 2. nodes where Reservations make way; 3. evictions; 4. both. A preemptor that
+// may not evict has only 1 and 2, and the room of pods that are ending. search returns nil if there is none. The
+// deadline of d bounds all of it but the looks at all pods: then the running step ends with its best result, and no
+// further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	pause := pl.pauses.current(d.attempt.Group, pl.clock.Now())
 	d.overBudget = false

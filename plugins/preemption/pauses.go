@@ -43,9 +43,9 @@ const (
 )
 
 const (
-	// pauseShare: searches that find no victim take at most 1/pauseShare of the scheduling goroutine's time, those of all
-	// preemptors together, except where longestPause shortens a pause. Those that were cut short, and whose next has twice
-	// the time, take at most 1/cutShortShare.
+	// pauseShare: searches that find no victim take at most 1/pauseShare of the time of the scheduling goroutine, all
+	// preemptors together, except where longestPause shortens a pause. A search that was cut short is repeated with twice
+	// the time; these take at most 1/cutShortShare.
 	pauseShare, cutShortShare = 20, 4
 	// longestPause is how late a preemptor may notice new victims. It doubles with the time that its searches have. A
 	// single search that took long makes it longer.

@@ -93,9 +93,9 @@ func (pl *Reservation) keptFor(c *cycle, slot *reservationstate.Slot, placements
 	return kept
 }
 
-// keptBut adds up what all placements but own keep of cards: what is left of them, and the parts of pods that are not
-// on the node, since they are nominated to it or a what-if has removed them. If c is not nil, its slots say what is
-// left, which includes the parts that are movable.
+// keptBut adds up, for each card, what placements but own keep: what is left of them, and the parts of users that are
+// not on the node, since they are nominated to it or a what-if has removed them. With c, its slots say what is left,
+// which includes the parts that are movable.
 func (pl *Reservation) keptBut(c *cycle, own hold.ID, placements []reservationstate.OnCard, pod *v1.Pod,
 	info fwk.NodeInfo) gpucards.Kept {
 	kept, left := gpucards.Kept{By: map[int]int64{}}, map[hold.ID]int64{}

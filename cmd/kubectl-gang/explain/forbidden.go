@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
-// unread says why the scheduler could not be asked: where the user may not read what it reads, that. The error has
-// whatever was refused first, so that it is asked about what users know.
+// unread says why the scheduler could not be asked, and for missing rights which. It asks for nodes, volumes and pods
+// first, so that what is refused has a name that users know.
 func (o *options) unread(ctx context.Context, cluster *source.Cluster, why error) string {
 	if !source.IsNotAllowed(why) {
 		return why.Error()

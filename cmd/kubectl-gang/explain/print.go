@@ -63,7 +63,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 	}
 	lines := r.summary()
 	if verbose {
-		lines = append(lines, r.details(&teller{r.Gang, append([]string{r.Verdict}, lines...), r.messages()})...)
+		lines = append(lines, r.details(&repetition{r.Gang, append([]string{r.Verdict}, lines...), r.messages()})...)
 	}
 	for _, line := range lines {
 		if err := output.Wrap(out, line); err != nil {
@@ -179,8 +179,8 @@ func (r *Report) ways() (lines []string) {
 	return lines
 }
 
-// details are the lines that -v adds to those that the teller knows.
-func (r *Report) details(t *teller) (lines []string) {
+// details are the lines that -v adds to those that the repetition knows.
+func (r *Report) details(t *repetition) (lines []string) {
 	state := ""
 	if r.Phase != "" {
 		state = r.Phase + ", " + r.State + "; "
@@ -227,9 +227,9 @@ func (r *Report) messages() (all []string) {
 	return all
 }
 
-// teller words what was said of a gang, and of what the lines above have, that it stands there. What kube-scheduler
-// adds to one of the messages is compared apart from it.
-type teller struct {
+// repetition replaces a message that a line above shows already by "as above". What kube-scheduler adds to one of the
+// messages is compared apart from it.
+type repetition struct {
 	gang            string
 	above, messages []string
 }
@@ -241,7 +241,7 @@ const (
 )
 
 // message returns a message after a colon, or that it stands above.
-func (t *teller) message(message string) string {
+func (t *repetition) message(message string) string {
 	message = (&Report{Gang: t.gang}).brief(message)
 	for _, one := range t.messages {
 		if added, ok := strings.CutPrefix(message, one+between); ok && !t.has(message) {
@@ -256,7 +256,7 @@ func (t *teller) message(message string) string {
 	return t.part(message)
 }
 
-func (t *teller) part(part string) string {
+func (t *repetition) part(part string) string {
 	if t.has(part) {
 		return asAbove
 	}
@@ -265,7 +265,7 @@ func (t *teller) part(part string) string {
 }
 
 // has reports whether a line above has a text.
-func (t *teller) has(text string) bool {
+func (t *repetition) has(text string) bool {
 	return slices.ContainsFunc(t.above, func(line string) bool {
 		return strings.Contains(strings.ToLower(line), strings.ToLower(text))
 	})
@@ -281,7 +281,7 @@ var autoscaler = map[MoreNodes]string{
 }
 
 // details are the lines of a case that -v adds.
-func (c *Case) details(t *teller) (lines []string) {
+func (c *Case) details(t *repetition) (lines []string) {
 	text := fmt.Sprintf("%s: %d of %d placed", upper(c.Name), c.Placed, c.Asked)
 	if len(c.Nodes) > 0 {
 		text += ", on " + strings.Join(c.Nodes, ", ")

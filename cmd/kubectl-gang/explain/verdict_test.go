@@ -206,21 +206,21 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestTeller: what a line above says is not said again, whatever preemption adds to it.
-func TestTeller(t *testing.T) {
+// TestRepetition: what a line above says is not said again, whatever preemption adds to it.
+func TestRepetition(t *testing.T) {
 	const victims = "no victims: evicting every eligible pod would still not fit the minimum"
 	brief := strings.TrimPrefix(noFit, `gang "a/b": `)
-	teller := teller{"a/b", []string{"a/b waits: " + ceiling}, []string{ceiling, brief, "another"}}
+	told := repetition{"a/b", []string{"a/b waits: " + ceiling}, []string{ceiling, brief, "another"}}
 	for _, c := range [][2]string{
 		{ceiling, ", as above"}, {noFit + ". preemption: " + victims, ": " + brief + "; preemption: " + victims},
 		{noFit, ", as above"}, {noFit + ". preemption: " + victims, ", as above"}, {"another", ": another"},
 		{"another. preemption: aborted", ", as above; preemption: aborted"},
 	} {
-		if got := teller.message(c[0]); got != c[1] {
+		if got := told.message(c[0]); got != c[1] {
 			t.Errorf("of %q it says %q, want %q", c[0], got, c[1])
 		}
 	}
-	if refused := "Of 8 nodes: 7 Insufficient nvidia.com/gpu"; !teller.has(refused) || teller.has("Of 9 nodes") {
+	if refused := "Of 8 nodes: 7 Insufficient nvidia.com/gpu"; !told.has(refused) || told.has("Of 9 nodes") {
 		t.Errorf("%q is not seen in what was said", refused)
 	}
 }
@@ -247,11 +247,11 @@ func TestExpired(t *testing.T) {
 // TestNotSearched: of a search that looked nowhere, as for members beyond the minimum, nothing is told.
 func TestNotSearched(t *testing.T) {
 	c := &Case{Name: "now", Search: &decisions.Decision{Need: "8 nvidia.com/gpu"}}
-	if got := c.details(&teller{}); len(got) != 1 {
+	if got := c.details(&repetition{}); len(got) != 1 {
 		t.Errorf("it says %q", got)
 	}
 	c.Search.Domains = []decisions.Domain{{Name: "rack r0"}}
-	if got := c.details(&teller{}); len(got) != 3 {
+	if got := c.details(&repetition{}); len(got) != 3 {
 		t.Errorf("it says %q", got)
 	}
 }

@@ -148,9 +148,8 @@ func (r *Registry) Start(ctx context.Context) error {
 // SetRoom sets where groups wait for their turn. SetRoom has to be called before Start.
 func (r *Registry) SetRoom(room WaitingRoom) { r.room = room }
 
-// OnMove registers a function that is called whenever the PodGroup of a gang names another queue, or another eviction,
-// than before, or makes a gang of its pods that were in none, or the other way round, with no lock held. OnMove has to
-// be called before Start.
+// OnMove registers a function that is called, with no lock held, when a PodGroup names another queue or another
+// eviction than before, or when its pods begin or cease to be a gang. OnMove has to be called before Start.
 func (r *Registry) OnMove(moved func(profile string, key gangspec.Key)) {
 	r.moved = append(r.moved, moved)
 }

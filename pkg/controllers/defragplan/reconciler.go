@@ -123,9 +123,9 @@ func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, 
 	}
 }
 
-// That a goal would not start is believed once its scheduler has said so for doubtFor: what it says is up to several
-// seconds old, and a queue is fuller while a pod that moves ends beside its successor. A goal that was not looked at
-// for doubtGap may have been otherwise in between.
+// doubtFor is how long a scheduler has to say that a goal would not start before that counts: what it says is up to
+// several seconds old, and a queue is fuller while a pod that moves ends beside its successor. A gap of doubtGap
+// between two checks begins that time anew.
 const (
 	doubtFor = 15 * time.Second
 	doubtGap = 10 * time.Second
@@ -134,8 +134,8 @@ const (
 // goalDoubt is since when a goal is said not to start, since when nothing is said of it, and when it was checked last.
 type goalDoubt struct{ since, unsaid, last time.Time }
 
-// mayPass reports whether why the goal of a plan would not start may pass; an empty why says that it would start. With
-// said it is what its scheduler says; without, that it has said nothing yet.
+// mayPass reports whether the reason why (empty for none) is too recent to act on. said: the scheduler gave it;
+// otherwise it has said nothing yet.
 func (r *reconciler) mayPass(p *v1alpha1.DefragmentationPlan, why string, said bool, now time.Time) bool {
 	if why == "" {
 		delete(r.suspicions, p.UID)

@@ -110,9 +110,9 @@ func (f *follower) historyOf(key types.NamespacedName, begin func() *gangstate.H
 	return known.(*history)
 }
 
-// read reads a PodGroup, the one of the other kind that has its name, what both say, and the pods that name their gang,
-// from the cache and not to be changed. found is false where there is no such PodGroup. Pods that are scheduled one by
-// one, since the native PodGroup makes no gang, are among the pods if that is the PodGroup.
+// read returns whether there is a PodGroup, and reads it into pg, the one of the other kind into other; what both say;
+// and the pods that name their gang, also where a native PodGroup makes no gang of them. They are from the cache, and
+// not to be changed.
 func (f *follower) read(ctx context.Context, key types.NamespacedName,
 	pg, other client.Object) (found bool, said gangspec.PodGroups, pods []*v1.Pod, err error) {
 	found, err = objects.Read(ctx, f.client, key, pg)

@@ -80,9 +80,9 @@ func (s Selection) Gain() (sum float64) {
 // candidates, or all but those that attract it, or the search was cut short before it fitted. The selection is empty if
 // it fits already. If Select returns true, the victims are removed in the trial.
 //
-// Of n candidates it takes k with about k log n trials, and k + 2 log n if the first k in the order are the ones to
-// take, but with a few where MayFit tells what is needed; twice as many if a victim violates a PodDisruptionBudget. An
-// error of the trial ends the selection.
+// To choose k of n candidates it runs about k log n trials, k + 2 log n if the first k suffice, a few where MayFit
+// tells what is missing, and twice as many if a victim violates a PodDisruptionBudget. An error of the trial ends the
+// selection.
 func (p Problem) Select(trial Trial) (Selection, bool, error) {
 	first, found, err := p.choose(trial, nil, nil)
 	if err != nil || !found {

@@ -82,11 +82,11 @@ type progress struct {
 	// that is still growing begins to lose members: losesMembers says that it has.
 	broken       time.Time
 	losesMembers bool
-	// lastMin is the minimum when it last ran whole, since anything runs. For a gang that ran before it was seen
-	// that is taken to be the minimum; confirmedMin is how much of it is certain.
+	// lastMin is the minimum when the gang last ran whole; confirmedMin is the part of it that certainly ran. For a gang
+	// that ran before it was seen, the first is what its minimum is.
 	lastMin, confirmedMin int
-	// lowered is by how much the minimum was lowered more than members were seen to be gone that count off it; below 0 if
-	// it has still to be lowered.
+	// lowered is by how much the minimum was lowered, less the members that were seen to be gone for it; negative until
+	// the minimum follows.
 	lowered int
 	// rest is what it has still to take of its minResources, and growing when it began to run; see expect.
 	rest    resource.Vector

@@ -31,8 +31,8 @@ func (g *gang) certainMin() int {
 // grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
 func (g *gang) grows() bool { return g.confirmedMin > 0 && !g.minimumRuns() && !g.hasLost() }
 
-// writeOff subtracts n succeeded members, which no longer count, from those that stood, unless the minimum was lowered
-// by them already. If it was not, it is about to be: until then the gang lacks these members, but has not lost them.
+// writeOff lowers the minimum that ran by n members that succeeded and are gone, less what the minimum of the PodGroup
+// has been lowered by already. Until that follows, the gang lacks these members, but has not lost them.
 func (g *gang) writeOff(n int) {
 	ahead := max(0, g.lowered)
 	g.lowered -= n

@@ -102,9 +102,9 @@ func (s *Gangs) noteApart(g *gang) {
 	}
 }
 
-// agreeing lists the gangs that are bound to g by mutual naming, g included. The
-// group of g may have fallen apart; others are as they should be, and come whole, or not at all where that
-// would be more gangs than start together: then those that name each other across groups wait.
+// agreeing lists the gangs, g included, that the group of g would have by mutual naming. Other groups join whole, or
+// not at all if the result would have more gangs than may start together: then those that name each other across groups
+// wait.
 func (s *Gangs) agreeing(g *gang) []*gang {
 	found, known := []*gang{g}, map[*gang]bool{g: true}
 	for i := 0; i < len(found); i++ {

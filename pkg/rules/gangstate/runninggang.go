@@ -15,9 +15,8 @@ type RunningGang struct {
 	Created time.Time
 	// Object refers to its PodGroup.
 	Object gangspec.Ref
-	// Min is how many of Running the gang needs to be worth anything, MinByRole how
-	// many of each role, 0 or more: members that ran to success are counted off. Of a gang that grows, since its minimum
-	// was raised or its next stage is still to come, it is what certainly ran.
+	// Min is how many of Running the gang needs to be of use, MinByRole how many of each role, 0 or more. Members that
+	// succeeded are subtracted. If the minimum was raised, or a stage is still to come, it is what certainly ran.
 	Min       int
 	MinByRole map[string]int
 	// Gone are how many of those that were counted off are gone, and are not counted off in the PodGroup.

@@ -346,9 +346,8 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	return exceeded, nil
 }
 
-// CeilingsOfAll returns, for each choice of a job, the ceilings of all that it asks for with it, if parts of it may be
-// placed one by one; nil if it is placed as a whole, or if a part of its minimum has its place. A job that has its turn
-// is known by its name.
+// CeilingsOfAll returns, for each choice, the ceilings that the whole job would exceed. It returns nil unless parts of
+// the job may be placed one by one and none has a place yet. A job that has its turn is known by its name.
 func (b *Book) CeilingsOfAll(offered Job, choices []Choice) (ceilings [][]Bound) {
 	j := b.jobs[offered.Name]
 	if j == nil || j.phase != Admitted {

@@ -14,9 +14,9 @@ type missed struct {
 	Job
 	// ceiling is the queue whose ceiling is in its way; empty if room is.
 	ceiling string
-	// passed is how many jobs that come after it were placed since it was last let off.
+	// passed is how many later jobs were placed since its last reservation ended.
 	passed int
-	// rounds is how often it was let off.
+	// rounds is how many reservations it has had.
 	rounds int
 	// since is when it was noticed that other jobs wait for it; zero while none do.
 	since time.Time

@@ -104,11 +104,9 @@ func (w *wishes) replace(name string, now *wish) {
 	w.stale = w.stale || before != nil || now != nil
 }
 
-// beyond returns a ceiling that a job would exceed if it was placed on new nodes, besides what is used, or promised to
-// others, and besides the jobs that come before it and wait for nodes or for their turn: by priority, then age, then
-// name. It is a ceiling that the job would exceed without the jobs before it, if there is any. Jobs that are beyond a
-// ceiling themselves ask for nothing, nor do jobs that wait for something else. It costs a look at all jobs, but only
-// if any of that has changed since the last call.
+// beyond returns a ceiling that the job would exceed if nodes were added. What is used or promised counts, and so do
+// the jobs before it (by priority, age, name) that wait for nodes or their turn, unless they exceed a ceiling
+// themselves. A ceiling that the job exceeds alone comes first. It costs a look at all jobs, but only after a change.
 func (b *Book) beyond(name string) (Bound, bool) {
 	if j := b.jobs[name]; j == nil || !b.limited(b.missing(j)) {
 		return Bound{}, false

@@ -82,8 +82,8 @@ func (b *Book) firstInShut(from selection) (first *job) {
 // serves reports whether a queue may let jobs in.
 func (b *Book) serves(q *queue) bool { return q.noWay == "" && !b.closed(q) }
 
-// late returns the job that was not looked at for the longest time, and of several the first in order, of those that no
-// limit keeps from their turn, if that is too long since no limit does; nil for none. It costs a look at each job that
+// late returns the job that is overdue the longest: no limit holds it back, and it has not been looked at for the time
+// that turns.OverdueAt allows. Of several the first in order; nil if none is overdue. It costs a look at each job that
 // waits.
 func (b *Book) late(now time.Time) (longest *job) {
 	since := func(j *job) time.Time {

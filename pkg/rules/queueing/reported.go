@@ -60,8 +60,8 @@ func (r *reported) update(now Wait, at time.Time, atOnce bool) {
 	*r = reported{Wait: now, since: at, news: true}
 }
 
-// weight is higher for what is stronger: 0 for nothing, 2 for jobs that come before and would have the nodes, since
-// room that there is now helps then, 3 for other limits of queues, and 1 for the rest.
+// weight ranks reasons: 0 for none, 1 for others, 2 for jobs that come before and would have the nodes, since room that
+// there is now helps then, and 3 for limits of queues.
 func (w Wait) weight() int {
 	switch {
 	case w.Reason == "":

@@ -83,8 +83,8 @@ type Line struct {
 	turnsInVain int
 	// overtaken: the last turn outside a pause of the first in order was not its own.
 	overtaken bool
-	// keptSince is since when the others wait for the first in order; zero if they do not, and while they may go ahead of
-	// it, in the future.
+	// keptSince is since when the others wait for the first in order; zero if they do not; in the future: until then they
+	// may go ahead of it.
 	keptSince time.Time
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
 	look   bool

@@ -24,7 +24,7 @@ type PendingCondition struct {
 // ConditionQueue is things of one kind, named by keys, whose pods are written to in turn. A new reason is written to
 // many pods of a key in one turn, some at a time: autoscalers go by the reason, and should see the whole demand of a
 // gang at once. Other words for the same reason are for people, and change often: that is a write for one key, then
-// one for the next, so that a thing of many pods does not keep one of few waiting. A process has a lane for gangs and
+// one for the next, so that a thing of many pods does not keep one of few waiting. A process has a queue for gangs and
 // one for pods in none; each has its own rate for words, and none waits behind another.
 //
 // A pod that cannot be written to is tried again after a pause of its own, which grows. No other pod waits for it
@@ -48,15 +48,15 @@ const (
 	turnTime = time.Second
 	// freshFor is how long an answer of what to write counts as true without asking again.
 	freshFor = 50 * time.Millisecond
-	// atOnce is how many writes of a lane are under way at most: the API server answers more requests than these.
+	// atOnce is how many writes of a queue are under way at most: the API server answers more requests than these.
 	atOnce = 16
 	// againAtOnce is how many more there may be to pods to which the last one failed.
 	againAtOnce = 4
 )
 
-// NewLane makes a lane of so many writes per second of other words. say returns what to write for a key at the
-// moment; it is called right before writes.
-func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32,
+// NewConditionQueue makes a queue of so many writes per second of other words. say returns what to write for a key at
+// the moment; it is called right before writes.
+func NewConditionQueue[K comparable](w *Writer, client kubernetes.Interface, qps int32,
 	say func(K) PendingCondition) *ConditionQueue[K] {
 	return &ConditionQueue[K]{
 		writer: w, client: client, say: say, messageLimiter: rate.NewLimiter(rate.Limit(qps), int(qps)),
@@ -65,10 +65,10 @@ func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32,
 	}
 }
 
-// Tell makes the lane write to the pods of a key what say returns for it, if they do not have it yet.
+// Tell makes the queue write to the pods of a key what say returns for it, if they do not have it yet.
 func (l *ConditionQueue[K]) Tell(key K) { l.queue.Add(key) }
 
-// Wait waits for a part of the lane's rate, for what is written elsewhere than to pods.
+// Wait waits for a part of the queue's rate, for what is written elsewhere than to pods.
 func (l *ConditionQueue[K]) Wait(ctx context.Context) error { return wait(ctx, l.messageLimiter) }
 
 func wait(ctx context.Context, limit *rate.Limiter) error {
@@ -195,8 +195,8 @@ func (l *ConditionQueue[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Pen
 	})
 }
 
-// next returns what to do next: write to the pods that give another reason, or to one to which a write failed,
-// or to one that gives the reason in other words.
+// next returns the next write: to the pods that give another reason, then to one to which a write failed, then to one
+// that gives the reason in other words.
 func (l *ConditionQueue[K]) next(s PendingCondition, now time.Time) step {
 	next := step{saying: s, asked: now}
 	var failed, reworded []*v1.Pod
