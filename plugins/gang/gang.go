@@ -24,9 +24,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/admission/autoscaling"
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/pkg/framework/claimrelease"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devicesimulation"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extensionpoints"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -69,7 +69,7 @@ type Gang struct {
 	// requests requests nodes for gangs that wait for their topology; nil where that is not configured.
 	requests *autoscaling.Requester
 	// claims takes back what was allocated for members that were not bound.
-	claims *devicesimulation.Releaser
+	claims *claimrelease.Releaser
 }
 
 var (
@@ -168,7 +168,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		if manager := fw.SharedDRAManager(); manager != nil {
 			claims := handle.SharedInformerFactory().Resource().V1().ResourceClaims().Informer()
-			if pl.claims, err = devicesimulation.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(),
+			if pl.claims, err = claimrelease.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(),
 				pl); err != nil {
 				return nil, err
 			}

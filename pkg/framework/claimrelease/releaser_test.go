@@ -1,4 +1,4 @@
-package devicesimulation
+package claimrelease
 
 import (
 	"context"

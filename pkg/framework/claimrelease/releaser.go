@@ -1,4 +1,4 @@
-package devicesimulation
+package claimrelease
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ import (
 
 // Releaser deallocates claims that no pod uses: they were allocated for pods that were not bound in the end. While
 // allocated they keep devices from others, and tie the pods that use them to nodes. It deletes claims that
-// kube-scheduler created for extended resources of such pods. It runs beside the scheduling goroutine.
+// kube-scheduler created for extended resources of such pods.
 type Releaser struct {
 	claims fwk.ResourceClaimTracker
 	known  cache.Indexer
