@@ -149,22 +149,22 @@ func (c *Candidates) GangsOn(nodes []int, permits func(*v1.Pod) bool, gangsCount
 				of = Owner{Pod: pod.UID}
 			}
 			id := of.ID()
-			footprints := c.footprints(id, of, pod)
+			running := c.runningGangs(id, of, pod)
 			if !of.IsPod() {
-				for _, f := range footprints {
+				for _, f := range running {
 					listed[Owner{Profile: of.Profile, Gang: f.Key}] = true
 				}
 			}
-			gangs = append(gangs, c.gangOf(id, footprints, local, c.unlessProtected(of, footprints, permits)))
+			gangs = append(gangs, c.gangOf(id, running, local, c.unlessProtected(of, running, permits)))
 		}
 	}
 	return gangs
 }
 
 // unlessProtected returns which pods of gangs that start together may be evicted: none while the gangs are protected.
-func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.RunningGang,
+func (c *Candidates) unlessProtected(of Owner, running []gangstate.RunningGang,
 	permits func(*v1.Pod) bool) func(*v1.Pod) bool {
-	end := c.Protection.until(of, footprints, c.broken, c.Now)
+	end := c.Protection.until(of, running, c.broken, c.Now)
 	if !end.After(c.Now) {
 		return permits
 	}
@@ -176,17 +176,17 @@ func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.RunningGan
 	}
 }
 
-// gangOf returns the candidate with these footprints. Gangs that start together are useful only together: they are the
+// gangOf returns the candidate of which this runs. Gangs that start together are useful only together: they are the
 // parts of one candidate. local are the searched nodes.
-func (c *Candidates) gangOf(id string, footprints []gangstate.RunningGang, local map[int]bool,
+func (c *Candidates) gangOf(id string, running []gangstate.RunningGang, local map[int]bool,
 	permits func(*v1.Pod) bool) victim.Gang {
-	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
-	if first := footprints[0].Running; c.Queue != nil && len(first) > 0 {
+	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: running[0].Created}
+	if first := running[0].Running; c.Queue != nil && len(first) > 0 {
 		g.Queue = c.Queue(first[0].Pod)
 	}
-	for _, f := range footprints {
+	for _, f := range running {
 		part, roles := "", ""
-		if len(footprints) > 1 {
+		if len(running) > 1 {
 			part, roles = f.Key.String(), f.Key.String()+"/"
 		}
 		if f.Whole || c.inRepair(f) {
@@ -246,19 +246,19 @@ func (c *Candidates) podOf(member gangstate.Placed, local map[int]bool) victim.P
 	}
 }
 
-// footprints returns the footprint of a gang, and of the gangs that start together with it if any of their pods run. If
+// runningGangs returns what runs of a gang, and of the gangs that start together with it if any of their pods run. If
 // its profile knows no running pods of the gang, its pods are looked up on the nodes.
-func (c *Candidates) footprints(id string, of Owner, pod *v1.Pod) []gangstate.RunningGang {
+func (c *Candidates) runningGangs(id string, of Owner, pod *v1.Pod) []gangstate.RunningGang {
 	if of.IsPod() {
 		c.known[id] = Candidate{Of: of, pod: pod}
 		return []gangstate.RunningGang{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gangstate.Placed{{Pod: pod}}}}
 	}
 	together, _ := running(c.Gangs, of)
-	if !slices.ContainsFunc(together, isFootprintOf(of)) {
+	if !slices.ContainsFunc(together, isOf(of)) {
 		if c.unknownGangs == nil {
 			c.unknownGangs = byGang(c.Gangs, c.staysOnNodes)
 		}
-		together = []gangstate.RunningGang{footprintOf(c.Gangs, of, c.unknownGangs[of])}
+		together = []gangstate.RunningGang{runningGangOf(c.Gangs, of, c.unknownGangs[of])}
 	}
 	c.known[id] = Candidate{Of: of, Gangs: together, pod: pod}
 	return together

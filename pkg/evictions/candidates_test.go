@@ -89,10 +89,10 @@ func TestCandidates(t *testing.T) {
 	for _, pod := range apart {
 		pod.Labels = map[string]string{"single": "yes"}
 	}
-	together := footprint("g", 1, append(slices.Clone(rigid), far)...)
+	together := runs("g", 1, append(slices.Clone(rigid), far)...)
 	together.Whole = true
-	pair := []gangstate.RunningGang{footprint("g", 1, rigid...), footprint("h", 2, other...)}
-	ended := []gangstate.RunningGang{footprint("g", 2, rigid...), footprint("h", 2)}
+	pair := []gangstate.RunningGang{runs("g", 1, rigid...), runs("h", 2, other...)}
+	ended := []gangstate.RunningGang{runs("g", 2, rigid...), runs("h", 2)}
 	for sentence, c := range map[string]struct {
 		pods    []*v1.Pod
 		runs    known
@@ -104,17 +104,17 @@ func TestCandidates(t *testing.T) {
 		"a pod by itself":                               {pods: single, want: []string{"pod:s-0: 1 of s-0"}},
 		"one that a budget guards":                      {pods: guarded, want: []string{"pod:s-0: 1 of s-0?"}},
 		"one that may not go is protected":              {pods: single, stays: "s-0", want: []string{"pod:s-0: 1 of s-0!"}},
-		"a gang, with what it has elsewhere":            {pods: append(slices.Clone(rigid), far), runs: known{key: {footprint("g", 2, append(slices.Clone(rigid), far)...)}}, want: []string{"g: 2 of g-0 g-1 (g-2)"}},
-		"one that has pods only elsewhere is none":      {pods: []*v1.Pod{far}, runs: known{key: {footprint("g", 1, far)}}},
+		"a gang, with what it has elsewhere":            {pods: append(slices.Clone(rigid), far), runs: known{key: {runs("g", 2, append(slices.Clone(rigid), far)...)}}, want: []string{"g: 2 of g-0 g-1 (g-2)"}},
+		"one that has pods only elsewhere is none":      {pods: []*v1.Pod{far}, runs: known{key: {runs("g", 1, far)}}},
 		"whom room is sought for makes none":            {pods: append(slices.Clone(rigid), single...), own: "g", want: []string{"pod:s-0: 1 of s-0"}},
-		"pods that end anyhow do not count":             {pods: append(members("g", 1, 2, "n0"), leaving), runs: known{key: {footprint("g", 1, rigid[0], leaving)}}, want: []string{"g: 1 of g-0"}},
+		"pods that end anyhow do not count":             {pods: append(members("g", 1, 2, "n0"), leaving), runs: known{key: {runs("g", 1, rigid[0], leaving)}}, want: []string{"g: 1 of g-0"}},
 		"a stranger says its minimum":                   {pods: append(slices.Clone(rigid), far), want: []string{"g: 2 of g-0 g-1 (g-2)"}},
-		"one whose profile has not seen its pods, too":  {pods: rigid, runs: known{key: {footprint("g", 1)}}, want: []string{"g: 2 of g-0 g-1"}},
+		"one whose profile has not seen its pods, too":  {pods: rigid, runs: known{key: {runs("g", 1)}}, want: []string{"g: 2 of g-0 g-1"}},
 		"without its other pods, if they end anyhow":    {pods: append(members("g", 1, 1, "n0"), leaving), want: []string{"g: 1 of g-0"}},
 		"gangs that start together are parts of one":    {pods: append(slices.Clone(rigid), other...), runs: known{key: pair, pair[1].Key: pair}, want: []string{"g: 3 of g/g-0 g/g-1 h/h-0 h/h-1"}},
 		"but for those that have ended":                 {pods: rigid, runs: known{key: ended}, want: []string{"g: 2 of g-0 g-1"}},
-		"a gang in repair goes as it is, or not at all": {pods: rigid, runs: known{key: {broken(footprint("g", 3, rigid...), time.Second)}}, want: []string{"g: 2 of g-0 g-1"}},
-		"one that is broken for long is below it":       {pods: rigid, runs: known{key: {broken(footprint("g", 3, rigid...), time.Hour)}}, want: []string{"g: 3 of g-0 g-1"}},
+		"a gang in repair goes as it is, or not at all": {pods: rigid, runs: known{key: {broken(runs("g", 3, rigid...), time.Second)}}, want: []string{"g: 2 of g-0 g-1"}},
+		"one that is broken for long is below it":       {pods: rigid, runs: known{key: {broken(runs("g", 3, rigid...), time.Hour)}}, want: []string{"g: 3 of g-0 g-1"}},
 		"one that goes together needs all that runs":    {pods: append(slices.Clone(rigid), far), runs: known{key: {together}}, want: []string{"g: 3 of g-0 g-1 (g-2)"}},
 		"pods of a PodGroup that is no gang":            {pods: apart, want: []string{"pod:g-0: 1 of g-0", "pod:g-1: 1 of g-1"}},
 		"where gangs do not count they are pods":        {pods: rigid, podwise: true, want: []string{"pod:g-0: 1 of g-0", "pod:g-1: 1 of g-1"}},

@@ -53,8 +53,8 @@ func TestEvict(t *testing.T) {
 		"one that is gone is gone":             {want: WasGone, underway: 1},
 		"one that has succeeded is left alone": {now: done, want: RunsOn, left: "v-0"},
 		"one on its way is called off":         {now: waiting, permit: true, want: CalledOff, left: "v-0", event: "Normal Preempted why (before it was on its node)"},
-		"a member on its way is known":         {now: member, runs: known{{Namespace: "default", Name: "v"}: {footprint("v", 2, placed...)}}, want: Ends, underway: 1, event: "Normal Preempted why"},
-		"one that gave its place back is not":  {now: member, runs: known{{Namespace: "default", Name: "v"}: {footprint("v", 2)}}, want: RunsOn, left: "v-0"},
+		"a member on its way is known":         {now: member, runs: known{{Namespace: "default", Name: "v"}: {runs("v", 2, placed...)}}, want: Ends, underway: 1, event: "Normal Preempted why"},
+		"one that gave its place back is not":  {now: member, runs: known{{Namespace: "default", Name: "v"}: {runs("v", 2)}}, want: RunsOn, left: "v-0"},
 		"one that is needed no more runs on":   {now: onNode, turn: Eviction{Needed: no}, want: RunsOn, left: "v-0"},
 		"but is not asked about once marked":   {now: onNode, turn: Eviction{Marked: true, Needed: no}, want: Ends, underway: 1, event: "Normal Preempted why"},
 		"one that is refused is left alone": {
@@ -232,13 +232,13 @@ func TestTogether(t *testing.T) {
 		runs Gangs
 		want string
 	}{
-		"its profile knows it":              {all, known{key: {footprint("v", 1, pods[1], pods[0])}}, "v: v-1 v-0 of 1"},
-		"and that nothing runs of it":       {all, known{key: {footprint("v", 1)}}, ""},
-		"and those that start with it":      {all, known{key: {footprint("u", 1, pods[2]), footprint("v", 1, pods[0])}}, "u: v-2 of 1, v: v-0 of 1"},
-		"but not those that do not run":     {all, known{key: {footprint("u", 2), footprint("v", 1, pods[0])}}, "v: v-0 of 1"},
+		"its profile knows it":              {all, known{key: {runs("v", 1, pods[1], pods[0])}}, "v: v-1 v-0 of 1"},
+		"and that nothing runs of it":       {all, known{key: {runs("v", 1)}}, ""},
+		"and those that start with it":      {all, known{key: {runs("u", 1, pods[2]), runs("v", 1, pods[0])}}, "u: v-2 of 1, v: v-0 of 1"},
+		"but not those that do not run":     {all, known{key: {runs("u", 2), runs("v", 1, pods[0])}}, "v: v-0 of 1"},
 		"no profile does":                   {all, known{}, "v: v-0 of 2"},
 		"and nothing runs of it":            {pods[1:4], known{}, ""},
-		"it knows only others of its group": {all, known{key: {footprint("w", 1, others...)}}, "v: v-0 of 2"},
+		"it knows only others of its group": {all, known{key: {runs("w", 1, others...)}}, "v: v-0 of 2"},
 		"nobody says the minimum":           {silent, known{}, "v: v-0 v-1 v-2 of 3"},
 		"its PodGroup says it":              {silent, described{said: saying(2)}, "v: v-0 v-1 v-2 of 2"},
 		"fewer run than its PodGroup says":  {silent, described{said: saying(4)}, "v: v-0 v-1 v-2 of 4"},

@@ -11,7 +11,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -50,7 +49,7 @@ func TestFinish(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			key := gangspec.Key{Namespace: "default", Name: "g"}
-			s := newStage(t, known{key: {footprint("g", c.min, c.pods...)}}, c.pods...)
+			s := newStage(t, known{key: {runs("g", c.min, c.pods...)}}, c.pods...)
 			if s.Jobs.EvictBy = v1alpha1.EvictBySuspend; c.job != nil {
 				must.Succeed(t, s.client.Tracker().Add(c.job))
 			}
@@ -77,7 +76,7 @@ func TestFinishTogether(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			b := members("b", 2, 2, "n0")
-			together := []gangstate.RunningGang{footprint("a", 2), footprint("b", 2, b...)}
+			together := []gangstate.RunningGang{runs("a", 2), runs("b", 2, b...)}
 			s := newStage(t, known{together[0].Key: together, together[1].Key: together}, b...)
 			if _, err := s.Mark(s.ctx, b[0], c.of); err != nil {
 				t.Fatal(err)

@@ -21,7 +21,7 @@ type Protection struct {
 }
 
 // until returns the end of the protection of gangs that start together, without broken ones; zero for none.
-func (r *Protection) until(of Owner, footprints []gangstate.RunningGang, broken func(gangstate.RunningGang) bool,
+func (r *Protection) until(of Owner, running []gangstate.RunningGang, broken func(gangstate.RunningGang) bool,
 	now time.Time) time.Time {
 	var end time.Time
 	later := func(since time.Time, length time.Duration) {
@@ -29,8 +29,8 @@ func (r *Protection) until(of Owner, footprints []gangstate.RunningGang, broken 
 			end = at
 		}
 	}
-	for i := range footprints {
-		f := &footprints[i]
+	for i := range running {
+		f := &running[i]
 		if broken(*f) {
 			continue
 		}

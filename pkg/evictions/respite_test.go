@@ -31,12 +31,12 @@ func TestRespite(t *testing.T) {
 	broken := since(members("g", 1, 2, "n0"), young)
 	partner := since(members("h", 1, 1, "n1"), old)
 	key := gangspec.Key{Namespace: "default", Name: "g"}
-	pair := []gangstate.RunningGang{footprint("g", 2, fresh...), footprint("h", 1, partner...)}
-	lost := footprint("g", 2, broken...)
+	pair := []gangstate.RunningGang{runs("g", 2, fresh...), runs("h", 1, partner...)}
+	lost := runs("g", 2, broken...)
 	lost.BrokenSince = now.Add(-old)
 	mends := lost
 	mends.BrokenSince = now.Add(-time.Second)
-	partial := footprint("g", 2, fresh...)
+	partial := runs("g", 2, fresh...)
 	partial.MinByRole, partial.BrokenSince = map[string]int{"driver": 1}, now.Add(-old)
 	for sentence, c := range map[string]struct {
 		pods    []*v1.Pod
@@ -50,19 +50,19 @@ func TestRespite(t *testing.T) {
 		spared  time.Duration // from now; 0 for none
 	}{
 		"a pod that began to run":                                   {pods: single, inQueue: length, want: []string{"pod:s-0: 1 of s-0!"}, spared: length - young},
-		"a gang, with what it has beyond its minimum":               {pods: fresh, inQueue: length, runs: known{key: {footprint("g", 2, fresh...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: length - young},
-		"not in a queue that says nothing":                          {pods: fresh, runs: known{key: {footprint("g", 2, fresh...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
-		"not what only grew":                                        {pods: grown, inQueue: length, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
-		"a gang that was mended":                                    {pods: mended, inQueue: length, runs: known{key: {footprint("g", 2, mended...)}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
+		"a gang, with what it has beyond its minimum":               {pods: fresh, inQueue: length, runs: known{key: {runs("g", 2, fresh...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: length - young},
+		"not in a queue that says nothing":                          {pods: fresh, runs: known{key: {runs("g", 2, fresh...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"not what only grew":                                        {pods: grown, inQueue: length, runs: known{key: {runs("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"a gang that was mended":                                    {pods: mended, inQueue: length, runs: known{key: {runs("g", 2, mended...)}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
 		"not what is left of a broken one":                          {pods: broken, inQueue: length, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},
 		"nor of one that lacks a role":                              {pods: fresh, inQueue: length, runs: known{key: {partial}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
 		"nor after an eviction":                                     {pods: broken, evicted: young, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},
 		"but of one in repair":                                      {pods: broken, evicted: young, runs: known{key: {mends}}, want: []string{"g: 1 of g-0!"}, spared: 5*time.Minute - young},
 		"those that start together are left alone together":         {pods: append(fresh, partner...), inQueue: length, runs: known{key: pair, pair[1].Key: pair}, want: []string{"g: 3 of g/g-0! g/g-1! g/g-2! h/h-0!"}, spared: length - young},
-		"after an eviction":                                         {pods: grown, evicted: young, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
-		"not from whom they were evicted for, which needs the rest": {pods: grown, evicted: young, by: "p", runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
-		"from it, too, once that is over":                           {pods: grown, evicted: young, by: "p", over: true, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
-		"not long after it":                                         {pods: grown, evicted: old, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"after an eviction":                                         {pods: grown, evicted: young, runs: known{key: {runs("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
+		"not from whom they were evicted for, which needs the rest": {pods: grown, evicted: young, by: "p", runs: known{key: {runs("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
+		"from it, too, once that is over":                           {pods: grown, evicted: young, by: "p", over: true, runs: known{key: {runs("g", 2, grown...)}}, want: []string{"g: 2 of g-0! g-1! g-2!"}, spared: 5*time.Minute - young},
+		"not long after it":                                         {pods: grown, evicted: old, runs: known{key: {runs("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
 		"one that may not go anyhow is not spared":                  {pods: single, inQueue: length, stays: "s-0", want: []string{"pod:s-0: 1 of s-0!"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

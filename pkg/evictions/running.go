@@ -16,9 +16,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Gangs provides the footprints of gangs.
+// Gangs tells what runs of gangs.
 type Gangs interface {
-	// Running returns the footprint of a gang of a profile, and of the gangs that start together with it; none if the gang
+	// Running returns what runs of a gang of a profile, and of the gangs that start together with it; none if the gang
 	// is unknown.
 	Running(profile string, key gangspec.Key) []gangstate.RunningGang
 	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
@@ -54,7 +54,7 @@ func (o Owner) ID() string {
 	return o.Gang.In(o.Profile)
 }
 
-// Together returns the footprints of a gang, and of the gangs that start together with it, without those that have no
+// Together returns what runs of a gang, and of the gangs that start together with it, without those that have no
 // running pods, as their profile knows them. For a gang that no profile knows it reads the pods in the cache.
 func (e *Evictor) Together(of Owner) ([]gangstate.RunningGang, error) {
 	if together, known := running(e.Gangs, of); known {
@@ -64,18 +64,18 @@ func (e *Evictor) Together(of Owner) ([]gangstate.RunningGang, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
 	}
-	alone := footprintOf(e.Gangs, of, byGang(e.Gangs, slices.Values(pods))[of])
+	alone := runningGangOf(e.Gangs, of, byGang(e.Gangs, slices.Values(pods))[of])
 	if len(alone.Running) == 0 {
 		return nil, nil
 	}
 	return []gangstate.RunningGang{alone}, nil
 }
 
-// running returns the footprints of a gang, and of the gangs that start together with it, without those that have no
+// running returns what runs of a gang, and of the gangs that start together with it, without those that have no
 // running pods; false if no profile knows the gang.
 func running(gangs Gangs, of Owner) (together []gangstate.RunningGang, known bool) {
 	all := gangs.Running(of.Profile, of.Gang)
-	known = slices.ContainsFunc(all, isFootprintOf(of))
+	known = slices.ContainsFunc(all, isOf(of))
 	return slices.DeleteFunc(all, func(f gangstate.RunningGang) bool { return len(f.Running) == 0 }), known
 }
 
@@ -92,8 +92,8 @@ func OnNodes(gangs []gangstate.RunningGang) int {
 	return n
 }
 
-// isFootprintOf returns a function that reports whether a footprint is that of this gang.
-func isFootprintOf(of Owner) func(gangstate.RunningGang) bool {
+// isOf returns a function that reports whether a running gang is this one.
+func isOf(of Owner) func(gangstate.RunningGang) bool {
 	return func(f gangstate.RunningGang) bool { return f.Key == of.Gang }
 }
 
@@ -108,13 +108,13 @@ func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]*v1.Pod {
 	return gangs
 }
 
-// footprintOf returns the footprint of a gang that no profile knows, from its PodGroups and its pods.
-func footprintOf(gangs Gangs, of Owner, pods []*v1.Pod) gangstate.RunningGang {
+// runningGangOf returns what runs of a gang that no profile knows, from its PodGroups and its pods.
+func runningGangOf(gangs Gangs, of Owner, pods []*v1.Pod) gangstate.RunningGang {
 	said := map[gangspec.Key]gangspec.PodGroups{of.Gang: gangs.PodGroupsOf(of.Gang)}
 	if said[of.Gang][gangspec.Native].MakesNoGang() {
 		said = nil // its pods are scheduled one by one, and evicted as a gang
 	}
-	return gangstate.FromObjects(said, pods, time.Time{}).Footprint(of.Gang)
+	return gangstate.FromObjects(said, pods, time.Time{}).RunningGang(of.Gang)
 }
 
 // uidIndex is the name of the index of pods by UID.

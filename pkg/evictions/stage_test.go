@@ -157,8 +157,8 @@ func members(name string, n, min int, node string) []*v1.Pod {
 	return pods
 }
 
-// footprint returns what runs of a gang.
-func footprint(name string, min int, pods ...*v1.Pod) gangstate.RunningGang {
+// runs returns what runs of a gang.
+func runs(name string, min int, pods ...*v1.Pod) gangstate.RunningGang {
 	f := gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: name}, Min: min}
 	for _, pod := range pods {
 		f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})

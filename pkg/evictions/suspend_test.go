@@ -72,7 +72,7 @@ func TestWholeJobs(t *testing.T) {
 			namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 			must.Succeed(t, namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{v1alpha1.EvictByAnnotation: c.namespace}}}))
 			s.Jobs.Namespaces, s.Jobs.EvictBy = corev1listers.NewNamespaceLister(namespaces), c.configured
-			f := footprint("g", 2, c.pods[:2]...)
+			f := runs("g", 2, c.pods[:2]...)
 			f.EvictBy = c.gang
 			jobs, err := s.WholeJobs([]gangstate.RunningGang{f}, c.pods[:2])
 			if err != nil || len(jobs) != c.jobs {
@@ -122,7 +122,7 @@ func TestSuspendJobs(t *testing.T) {
 				return false, nil, nil
 			})
 			s.Jobs.EvictBy = v1alpha1.EvictBySuspend
-			jobs, err := s.WholeJobs([]gangstate.RunningGang{footprint("g", 2, pods...)}, pods)
+			jobs, err := s.WholeJobs([]gangstate.RunningGang{runs("g", 2, pods...)}, pods)
 			if err != nil || len(jobs) != 1 {
 				t.Fatal(jobs, err)
 			}

@@ -195,14 +195,14 @@ func TestRoundsBeyondTheMinimum(t *testing.T) {
 // oneGang knows what runs of one gang.
 type oneGang struct {
 	noGangs
-	footprint gangstate.RunningGang
+	running gangstate.RunningGang
 }
 
 func (r oneGang) Running(_ string, key gangspec.Key) []gangstate.RunningGang {
-	if key != r.footprint.Key {
+	if key != r.running.Key {
 		return nil
 	}
-	return []gangstate.RunningGang{r.footprint}
+	return []gangstate.RunningGang{r.running}
 }
 
 // space is a trial in which so much is lacking.
@@ -269,11 +269,11 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 				}
 				d.podSeen(p)
 			}
-			known := oneGang{footprint: gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: "g"}, Min: 2}}
+			known := oneGang{running: gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: "g"}, Min: 2}}
 			for _, p := range c.pods {
 				id, least := p.Name, 1
 				if d.usage.GangOf(p) != "" {
-					known.footprint.Running = append(known.footprint.Running, gangstate.Placed{Pod: p})
+					known.running.Running = append(known.running.Running, gangstate.Placed{Pod: p})
 					id, least = "g", 2
 				}
 				if gangs[id] == nil {

@@ -76,7 +76,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
 			func(holder hold.Holder) bool { return holder == own || pl.inAnotherQueue(holder, d, rounds()) })
-		outranked = append(outranked, pl.incompleteHolders(d, own, rounds)...)
+		outranked = append(outranked, pl.partialHolders(d, own, rounds)...)
 	}
 	if len(outranked) > 0 {
 		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil || d.timeIsUp() {
@@ -108,9 +108,9 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	return nil, nil
 }
 
-// incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
+// partialHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
 // those of lower priority in its queue, and those of which a round says so.
-func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder,
+func (pl *GangPreemption) partialHolders(d *demand, own hold.Holder,
 	rounds func() []extensionpoints.Round) (holders []hold.Holder) {
 	for holder, rank := range pl.Gangs.PartialHolders() {
 		lower := rank.Priority < d.gang.Priority && !pl.inAnotherQueue(holder, d, rounds())

@@ -91,7 +91,7 @@ type running struct {
 }
 
 func (r running) Running(_ string, key gangspec.Key) []gangstate.RunningGang {
-	return r.gangs.Footprints(key)
+	return r.gangs.RunningGangs(key)
 }
 func (r running) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) { return r.gangs.Wants(pod) }
 func (r running) Placing(holder hold.Holder) bool                      { return r.gangs.Placing(holder.Group) }

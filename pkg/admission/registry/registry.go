@@ -203,7 +203,7 @@ func (r *Registry) input(ctx context.Context, profile string,
 // Running returns what runs of a gang of a profile, and of the gangs that start together with it,
 // by key; none where the gang is not known.
 func (r *Registry) Running(profile string, key gangspec.Key) (running []gangstate.RunningGang) {
-	r.look(profile, func(s *gangstate.Gangs) { running = s.Footprints(key) })
+	r.look(profile, func(s *gangstate.Gangs) { running = s.RunningGangs(key) })
 	return running
 }
 

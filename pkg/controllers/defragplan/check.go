@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroupreader"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -189,7 +189,7 @@ func byName(a, b gangspec.Key) int { return cmp.Compare(a.String(), b.String()) 
 // observe returns what a gang is, by its PodGroup and its pods. recorded: members that succeeded and are gone count as
 // the PodGroup's status has them.
 func (r *reconciler) observe(ctx context.Context, key gangspec.Key, recorded bool) (gangstate.Facts, error) {
-	groups, err := podgroups.Read(ctx, r.live, r.client.RESTMapper(), key)
+	groups, err := podgroupreader.Read(ctx, r.live, r.client.RESTMapper(), key)
 	if err != nil {
 		return gangstate.Facts{}, err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroupreader"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
@@ -47,7 +47,7 @@ func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) 
 		if err != nil || pod == nil {
 			return made, "", err // without its pod the goal is gone, which the next look finds
 		}
-		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), pod)
+		queue, err := podgroupreader.Queue(ctx, r.live, r.client.RESTMapper(), pod)
 		if err != nil {
 			return made, "", err
 		}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroupreader"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 )
 
@@ -53,7 +53,7 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 	if m.Spec.PodGroup == "" || migration.Ended(m.Status.Phase) && len(m.Finalizers) == 0 {
 		return nil
 	}
-	groups, err := podgroups.Of(ctx, r.live, r.client.RESTMapper(),
+	groups, err := podgroupreader.Of(ctx, r.live, r.client.RESTMapper(),
 		client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodGroup})
 	if err != nil || len(groups) == 0 {
 		return err

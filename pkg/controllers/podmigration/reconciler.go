@@ -27,7 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroupreader"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -231,7 +231,7 @@ func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (strin
 func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s observation, action migration.Action) error {
 	switch action {
 	case migration.Reserve:
-		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), s.pod)
+		queue, err := podgroupreader.Queue(ctx, r.live, r.client.RESTMapper(), s.pod)
 		if err != nil {
 			return err
 		}

@@ -270,8 +270,8 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		if diff := cmp.Diff(observed, known, cmp.AllowUnexported(gangspec.UncountedPods{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("seed %d: (-observed +known to the scheduler)\n%s", seed, diff)
 		}
-		anew := FromObjects(map[gangspec.Key]gangspec.PodGroups{key: {object}}, slices.Collect(maps.Values(pods)), start).Footprint(key)
-		if diff := cmp.Diff(anew, s.Footprint(key), cmpopts.EquateEmpty(), byHistory); diff != "" {
+		anew := FromObjects(map[gangspec.Key]gangspec.PodGroups{key: {object}}, slices.Collect(maps.Values(pods)), start).RunningGang(key)
+		if diff := cmp.Diff(anew, s.RunningGang(key), cmpopts.EquateEmpty(), byHistory); diff != "" {
 			t.Fatalf("seed %d: footprint (-of objects +known to the scheduler)\n%s", seed, diff)
 		}
 	}

@@ -77,9 +77,9 @@ func (f *RunningGang) Enough(ending map[types.UID]bool) bool {
 	return stays.N >= f.Min && len(stays.Missing(f.MinByRole)) == 0
 }
 
-// Footprints returns what runs of a gang and of the gangs that start together with it, by key; none
+// RunningGangs returns what runs of a gang and of the gangs that start together with it, by key; none
 // if there is no such gang. Gangs whose minimum is not known are left out.
-func (s *Gangs) Footprints(key gangspec.Key) []RunningGang {
+func (s *Gangs) RunningGangs(key gangspec.Key) []RunningGang {
 	g := s.gangs[key]
 	if g == nil {
 		return nil
@@ -87,26 +87,26 @@ func (s *Gangs) Footprints(key gangspec.Key) []RunningGang {
 	var list []RunningGang
 	for _, one := range g.group.gangs {
 		if one.spec.Min > 0 {
-			list = append(list, s.footprint(one))
+			list = append(list, s.runningGang(one))
 		}
 	}
 	return list
 }
 
-// Footprint returns what runs of a gang. If its minimum is not known, it needs all of that.
-func (s *Gangs) Footprint(key gangspec.Key) RunningGang {
+// RunningGang returns what runs of a gang. If its minimum is not known, it needs all of that.
+func (s *Gangs) RunningGang(key gangspec.Key) RunningGang {
 	g := s.gangs[key]
 	if g == nil {
 		return RunningGang{Key: key}
 	}
-	f := s.footprint(g)
+	f := s.runningGang(g)
 	if g.spec.Min == 0 {
 		f.Min = len(f.Running)
 	}
 	return f
 }
 
-func (s *Gangs) footprint(g *gang) RunningGang {
+func (s *Gangs) runningGang(g *gang) RunningGang {
 	done, gone := g.incarnation.counted()
 	f := RunningGang{
 		Key: g.key, Created: g.created(), Object: g.ref(), Gone: gone.N,

@@ -117,7 +117,7 @@ func TestFootprintByRole(t *testing.T) {
 	c := newCluster(t, map[string]int{"n": 3})
 	check := func(sentence string, least int, byRole map[string]int) {
 		t.Helper()
-		f := c.s.Footprints(gangspec.Key{Namespace: "a", Name: "x"})[0]
+		f := c.s.RunningGangs(gangspec.Key{Namespace: "a", Name: "x"})[0]
 		if diff := gocmp.Diff(byRole, f.MinByRole); diff != "" || f.Min != least {
 			t.Errorf("%s: it needs %d, want %d; by role (-want +got):\n%s", sentence, f.Min, least, diff)
 		}

@@ -12,7 +12,7 @@ import (
 
 // footprint notes what runs of a gang.
 func (c *cluster) footprint(name string) {
-	f := c.s.Footprints(gangspec.Key{Namespace: "a", Name: name})[0]
+	f := c.s.RunningGangs(gangspec.Key{Namespace: "a", Name: name})[0]
 	broken := time.Duration(0)
 	if !f.BrokenSince.IsZero() {
 		broken = c.now.Sub(f.BrokenSince)
@@ -27,7 +27,7 @@ func (c *cluster) grows(name string) {
 
 // kept notes how many members of a gang are counted off and gone.
 func (c *cluster) kept(name string) {
-	c.note("kept: %d", c.s.Footprints(gangspec.Key{Namespace: "a", Name: name})[0].Gone)
+	c.note("kept: %d", c.s.RunningGangs(gangspec.Key{Namespace: "a", Name: name})[0].Gone)
 }
 
 // growsThenLoses lets gang x wait for an hour for what it grows by, and then lose a member.
@@ -66,7 +66,7 @@ func TestStoriesOfRepair(t *testing.T) {
 				c.footprint("x")
 				c.bring(podsNamed("q", 2, of("x"), needs(3))...)
 				c.footprint("x")
-				c.note("broken: %t", !c.s.Footprints(gangspec.Key{Namespace: "a", Name: "x"})[0].BrokenSince.IsZero())
+				c.note("broken: %t", !c.s.RunningGangs(gangspec.Key{Namespace: "a", Name: "x"})[0].BrokenSince.IsZero())
 			},
 			want: []string{
 				"x: 0 run of min 3, map[] by role, broken for 0s",
@@ -168,7 +168,7 @@ func TestStoriesOfRepair(t *testing.T) {
 				c.footprint("x")
 				c.describe("x", &gangspec.PodGroupDescription{Min: 4, Annotations: values{minKey: "2"}})
 				c.footprint("x")
-				c.note("broken: %t", !c.s.Footprints(gangspec.Key{Namespace: "a", Name: "x"})[0].BrokenSince.IsZero())
+				c.note("broken: %t", !c.s.RunningGangs(gangspec.Key{Namespace: "a", Name: "x"})[0].BrokenSince.IsZero())
 				c.remove("p")
 				c.room["n"] = 2
 				c.add(podsNamed("q", 2, of("x"))...)

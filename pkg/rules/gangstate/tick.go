@@ -8,7 +8,7 @@ import "time"
 // rejected, and then the effect was lost.
 const (
 	firstResend = time.Second
-	nudgeMost   = time.Minute
+	lastResend  = time.Minute
 	// leaderKept is the pause after the calls of a leader that end a round which is planned again, 7 s after it began: a
 	// limit of its queue may keep the leader for as long as it likes, and what the others hold must not wait for that.
 	leaderKept = 4 * firstResend
@@ -54,7 +54,7 @@ func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) 
 
 // resend repeats the effects that members have not acted on yet.
 func (s *Gangs) resend(grp *group, now time.Time) {
-	grp.sent, grp.resendAfter = now, min(max(2*grp.resendAfter, firstResend), nudgeMost)
+	grp.sent, grp.resendAfter = now, min(max(2*grp.resendAfter, firstResend), lastResend)
 	for _, g := range grp.gangs {
 		for _, m := range g.members {
 			switch {

@@ -183,7 +183,7 @@ func (b *Book) exceeded(j *job) (Bound, bool) {
 func (b *Book) hardLimit(j *job) (Bound, bool) {
 	var yields Vector
 	for bound := range b.bounds(j) {
-		if !bound.Exceeded(0) || bound.Reason == Capability && !bound.Exceeded(b.hoarded(j, bound)) {
+		if !bound.Exceeded(0) || bound.Reason == Capability && !bound.Exceeded(b.heldByIncomplete(j, bound)) {
 			continue
 		}
 		if j.patient() || b.overLimit > 0 {
@@ -203,20 +203,20 @@ func (b *Book) hardLimit(j *job) (Bound, bool) {
 	return Bound{}, false
 }
 
-// hoarded returns how much of the resource of a bound is held under it by jobs that come after a job and have not
-// all that they need: they give that back for the job.
-func (b *Book) hoarded(j *job, bound Bound) (sum int64) {
+// heldByIncomplete returns how much of the resource of a bound is held under it by jobs that come after a job and have
+// not all that they need: they give that back for the job.
+func (b *Book) heldByIncomplete(j *job, bound Bound) (sum int64) {
 	if !j.yieldSuspendedUntil.IsZero() {
 		return 0
 	}
-	for _, h := range b.hoarders(j) {
-		sum += b.hoards(h, bound)
+	for _, h := range b.partialHolders(j) {
+		sum += b.heldUnder(h, bound)
 	}
 	return sum
 }
 
-// hoards returns how much of the resource of a bound a job holds under it.
-func (b *Book) hoards(h *job, bound Bound) (sum int64) {
+// heldUnder returns how much of the resource of a bound a job holds under it.
+func (b *Book) heldUnder(h *job, bound Bound) (sum int64) {
 	for pod := range h.counted {
 		if u := b.usages[pod]; u.Held && !u.Runs && slices.Contains(b.Path(u.Queue), bound.Queue) {
 			sum += u.Amount[bound.Resource]
@@ -225,8 +225,9 @@ func (b *Book) hoards(h *job, bound Bound) (sum int64) {
 	return sum
 }
 
-// hoarders returns the jobs that hold something, have not all that they need, and come after a job; the last first.
-func (b *Book) hoarders(j *job) (list []*job) {
+// partialHolders returns the jobs that hold something, have not all that they need, and come after a job; the last
+// first.
+func (b *Book) partialHolders(j *job) (list []*job) {
 	for h := range b.holding {
 		if h != j && (h.phase == Waiting || h.phase == Failed) && b.compare(j, h) < 0 {
 			list = append(list, h)
@@ -245,11 +246,11 @@ func (b *Book) releases(j *job) (releases []Job) {
 	chosen := map[*job]bool{}
 	for bound := range b.bounds(j) {
 		var freed int64
-		for _, h := range b.hoarders(j) {
+		for _, h := range b.partialHolders(j) {
 			if bound.Reason != Capability || !bound.Exceeded(freed) {
 				break
 			}
-			gives := b.hoards(h, bound)
+			gives := b.heldUnder(h, bound)
 			if freed += gives; gives > 0 && !chosen[h] {
 				chosen[h], releases = true, append(releases, h.Job)
 			}

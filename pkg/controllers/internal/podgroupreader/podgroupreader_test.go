@@ -1,4 +1,4 @@
-package podgroups
+package podgroupreader
 
 import (
 	"context"

@@ -1,5 +1,5 @@
-// Package podgroups reads the PodGroups of gangs, of either API.
-package podgroups
+// Package podgroupreader reads the PodGroups of gangs, of either API.
+package podgroupreader
 
 import (
 	"context"
