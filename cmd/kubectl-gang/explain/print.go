@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
@@ -88,7 +89,8 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 		fits = slices.DeleteFunc(fits, func(f decisions.Fit) bool { return f.Gang != gang })
 	}
 	of := len(fits)
-	slices.SortStableFunc(fits, func(x, y decisions.Fit) int { return cmp.Compare(ofOther(x, gang), ofOther(y, gang)) })
+	// Those of the gang come before those of others that start with it.
+	slices.SortStableFunc(fits, func(x, y decisions.Fit) int { return bools.Compare(x.Gang != gang, y.Gang != gang) })
 	fits = fits[:min(shown, len(fits))]
 	columns := fitColumns
 	if slices.ContainsFunc(fits, func(f decisions.Fit) bool { return len(f.Unusable) > 0 }) {
@@ -106,14 +108,6 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 		fmt.Fprintf(out, "and %d more\n", more)
 	}
 	return nil
-}
-
-// ofOther returns 0 for what a plan found of a gang, and 1 for what it found of another that starts with it.
-func ofOther(fit decisions.Fit, gang string) int {
-	if fit.Gang == gang {
-		return 0
-	}
-	return 1
 }
 
 // summary returns the lines below the table that are printed without -v, too.

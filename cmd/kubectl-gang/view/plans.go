@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Plan is a DefragmentationPlan, and how far it has come.
@@ -61,18 +62,12 @@ func Plans(plans []*v1alpha1.DefragmentationPlan) []Plan {
 		rows = append(rows, plan(p))
 	}
 	slices.SortFunc(rows, func(a, b Plan) int {
-		return cmp.Or(a.rank()-b.rank(), b.Created.Compare(a.Created.Time), CompareNames(a.Name, b.Name))
+		return cmp.Or(bools.Compare(a.ended(), b.ended()), b.Created.Compare(a.Created.Time), CompareNames(a.Name, b.Name))
 	})
 	return rows
 }
 
-// rank is 1 for a plan that has ended, and 0 for others.
-func (p *Plan) rank() int {
-	if migration.PlanEnded(v1alpha1.DefragmentationPhase(p.Phase)) {
-		return 1
-	}
-	return 0
-}
+func (p *Plan) ended() bool { return migration.PlanEnded(v1alpha1.DefragmentationPhase(p.Phase)) }
 
 func plan(p *v1alpha1.DefragmentationPlan) Plan {
 	s := &p.Status

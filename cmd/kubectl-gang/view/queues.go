@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Queue is what a queue may have, and has.
@@ -128,8 +129,7 @@ func amountOf(list v1.ResourceList, name v1.ResourceName) *resource.Quantity {
 
 // compareResources orders by: 1. extended resources first; 2. name.
 func compareResources(a, b v1.ResourceName) int {
-	order := map[bool]int{true: 0, false: 1}
-	return cmp.Or(cmp.Compare(order[IsExtended(a)], order[IsExtended(b)]), cmp.Compare(a, b))
+	return cmp.Or(bools.Compare(IsExtended(b), IsExtended(a)), cmp.Compare(a, b))
 }
 
 // SortedResources returns the names in a list: those that nodes advertise, such as GPUs, first.

@@ -217,15 +217,3 @@ func comparePods(need Vector, a, b Pod) int {
 		cmp.Compare(a.UID, b.UID),
 	)
 }
-
-// compareBools puts false first.
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
-}

@@ -3,6 +3,8 @@ package victim
 import (
 	"cmp"
 	"slices"
+
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Order ranks bundles by which goes first. The zero Order is Preempt's.
@@ -66,14 +68,14 @@ func (o Order) before(a, b Bundle) int {
 		return cmp.Or(kind, cmp.Compare(o.rank(a.Gang), o.rank(b.Gang)), cmp.Compare(a.Gang.ID, b.Gang.ID))
 	}
 	if o.reclaim {
-		return cmp.Or(kind, o.queues(a.Gang, b.Gang), compareBools(b.overshoots, a.overshoots))
+		return cmp.Or(kind, o.queues(a.Gang, b.Gang), bools.Compare(b.overshoots, a.overshoots))
 	}
-	return cmp.Or(kind, cmp.Compare(a.Gang.Priority, b.Gang.Priority), compareBools(a.violating, b.violating))
+	return cmp.Or(kind, cmp.Compare(a.Gang.Priority, b.Gang.Priority), bools.Compare(a.violating, b.violating))
 }
 
 // after compares the criteria below it. It is total.
 func (o Order) after(a, b Bundle) int {
-	violating := compareBools(a.violating, b.violating)
+	violating := bools.Compare(a.violating, b.violating)
 	rest := cmp.Or(b.Gang.Created.Compare(a.Gang.Created), cmp.Compare(a.Gang.ID, b.Gang.ID),
 		cmp.Compare(a.Kind, b.Kind), violating)
 	if o.reclaim {

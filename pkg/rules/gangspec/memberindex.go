@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Index is the number that a member carries.
@@ -59,14 +60,7 @@ func readIndex(value string) (int, bool) {
 // CompareIndexes orders members of one priority: 1. those without an index first, which lead the
 // others if there are any; 2. series; 3. index.
 func CompareIndexes(a, b Index) int {
-	switch {
-	case a.Known == b.Known:
-		return cmp.Or(CompareNatural(a.Series, b.Series), cmp.Compare(a.N, b.N))
-	case b.Known:
-		return -1
-	default:
-		return 1
-	}
+	return cmp.Or(bools.Compare(a.Known, b.Known), CompareNatural(a.Series, b.Series), cmp.Compare(a.N, b.N))
 }
 
 // CompareNatural orders names with the numbers in them by value: train-2 before train-10.

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Describe records what a PodGroup says; nil means that there is none.
@@ -85,20 +86,7 @@ func (g *gang) ref() gangspec.Ref {
 // compareDescribers orders members by which may define the gang: 1. those that state a usable minimum; 2. those that
 // are not being deleted; 3. the order of members.
 func compareDescribers(a, b *member) int {
-	return cmp.Or(compareLast(!a.defines, !b.defines),
-		compareLast(a.pod.DeletionTimestamp != nil, b.pod.DeletionTimestamp != nil), compareMembers(a, b))
-}
-
-// compareLast puts what it is true of last.
-func compareLast(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
+	return cmp.Or(bools.Compare(b.defines, a.defines), bools.Compare(a.dying(), b.dying()), compareMembers(a, b))
 }
 
 // listen reads whether a member says anything of its gang, and the minimum that it states and that cannot be used.

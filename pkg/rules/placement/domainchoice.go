@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // reportedDomains is how many domains are tried only to report how far a gang came, although bounds rule them out.
@@ -33,7 +34,7 @@ func (s *solver) parts() []part {
 	slices.SortStableFunc(parts, func(a, b part) int {
 		x, y := s.Gangs[a[0]], s.Gangs[b[0]]
 		if x.Required == "" || y.Required == "" {
-			return cmp.Compare(btoi(x.Required == ""), btoi(y.Required == ""))
+			return bools.Compare(x.Required == "", y.Required == "")
 		}
 		return cmp.Compare(s.coarseness(x.Required), s.coarseness(y.Required))
 	})
@@ -50,13 +51,6 @@ func (s *solver) coarseness(key string) int {
 		pairs += len(d.Nodes) * len(d.Nodes)
 	}
 	return pairs
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (s *solver) label(key string) func(int) (string, bool) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Minimum picks the members of a gang that are entitled to a place first: as many as it needs, and of each role.
@@ -224,7 +226,7 @@ type opened struct {
 func (f *filling) place(ctx context.Context, members []int) error {
 	slices.SortStableFunc(members, func(a, b int) int {
 		x, y := f.Members[a].Class, f.Members[b].Class
-		return cmp.Or(cmp.Compare(btoi(x != f.lead), btoi(y != f.lead)), cmp.Compare(x, y))
+		return cmp.Or(bools.Compare(x != f.lead, y != f.lead), cmp.Compare(x, y))
 	})
 	for _, alike := range chunks(members, func(a, b int) bool { return f.Members[a].Class == f.Members[b].Class }) {
 		for i, m := range alike {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // layout places members of a gang, in order of rank, in the domains of its levels: whole slices in one domain, and the
@@ -178,7 +180,7 @@ type rankedBranch struct {
 // compare orders domains: 1. those with members of the gang, the nearest in rank first; 2. those in which members have
 // just been placed; 3. by size, the least first; 4. value. Nodes outside all domains come last.
 func (j rankedBranch) compare(other rankedBranch) int {
-	return cmp.Or(cmp.Compare(btoi(j.outside), btoi(other.outside)), cmp.Compare(j.near, other.near),
+	return cmp.Or(bools.Compare(j.outside, other.outside), cmp.Compare(j.near, other.near),
 		slices.Compare(j.size[:], other.size[:]), cmp.Compare(j.value, other.value))
 }
 

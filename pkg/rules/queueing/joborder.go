@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // compareJobs orders jobs of one queue by the policies, then by age.
@@ -16,7 +17,7 @@ func (b *Book) compareJobs(i, j *job) int {
 		case config.PolicyPriority: // high before low
 			order = cmp.Compare(j.Priority, i.Priority)
 		case config.PolicyGang: // jobs whose minimum does not run come first
-			order = cmp.Compare(count(i.Ready), count(j.Ready))
+			order = bools.Compare(i.Ready, j.Ready)
 		case config.PolicyDRF: // the job with the smaller dominant share comes first
 			order = cmp.Compare(b.JobShare(i.Gang, nil), b.JobShare(j.Gang, nil))
 		}
@@ -31,7 +32,7 @@ func (b *Book) compareJobs(i, j *job) int {
 // compareQueues; 3. the order of jobs in a queue.
 func (b *Book) compare(i, j *job) int {
 	p, q := b.queues[i.Queue], b.queues[j.Queue]
-	order := cmp.Compare(count(j.Begun), count(i.Begun))
+	order := bools.Compare(j.Begun, i.Begun)
 	if i.Queue != j.Queue && p != nil && q != nil && p.noWay == "" && q.noWay == "" {
 		order = cmp.Or(order, b.compareQueues(p, q))
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 	"github.com/lockstep-sh/lockstep/pkg/util/heaps"
 )
 
@@ -45,20 +46,8 @@ type Rank struct {
 // Compare orders by: 1. priority, high first; 2. jobs that have begun to run, before others; surplus after these;
 // 3. creation, old first; 4. name.
 func (r Rank) Compare(other Rank) int {
-	return cmp.Or(cmp.Compare(other.Priority, r.Priority), first(r.Begun, other.Begun), first(other.Surplus, r.Surplus),
-		r.Created.Compare(other.Created), cmp.Compare(r.Name, other.Name))
-}
-
-// first orders what is so before what is not.
-func first(one, other bool) int {
-	switch {
-	case one == other:
-		return 0
-	case one:
-		return -1
-	default:
-		return 1
-	}
+	return cmp.Or(cmp.Compare(other.Priority, r.Priority), bools.Compare(other.Begun, r.Begun),
+		bools.Compare(r.Surplus, other.Surplus), r.Created.Compare(other.Created), cmp.Compare(r.Name, other.Name))
 }
 
 // phase is how far a job is.

@@ -3,6 +3,8 @@ package topology
 import (
 	"cmp"
 	"slices"
+
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Domain is the nodes, by index in ascending order, that share a label value.
@@ -48,14 +50,10 @@ type Ranked struct {
 func TightestFirst(domains []Ranked, need int) {
 	slices.SortFunc(domains, func(a, b Ranked) int {
 		fitsA, fitsB := a.Slots >= need, b.Slots >= need
-		switch {
-		case fitsA && fitsB:
-			return cmp.Or(cmp.Compare(a.Slots, b.Slots), cmp.Compare(a.Value, b.Value))
-		case fitsA:
-			return -1
-		case fitsB:
-			return 1
+		bySlots := cmp.Compare(a.Slots, b.Slots)
+		if !fitsA {
+			bySlots = -bySlots
 		}
-		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(a.Value, b.Value))
+		return cmp.Or(bools.Compare(fitsB, fitsA), bySlots, cmp.Compare(a.Value, b.Value))
 	})
 }

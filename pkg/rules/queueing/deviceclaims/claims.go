@@ -17,6 +17,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
 // Classes knows which resources the devices of DeviceClasses count as.
@@ -206,14 +207,8 @@ func (c *Claims) payers(of source) map[types.UID]bool {
 
 // comparePods orders pods by: 1. with a node before without; 2. age; 3. UID.
 func comparePods(a, b *v1.Pod) int {
-	waits := func(pod *v1.Pod) int {
-		if pod.Spec.NodeName == "" {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(
-		cmp.Compare(waits(a), waits(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	return cmp.Or(bools.Compare(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
 
 // Amount returns what a pod asks for in its queue: what it requests, and the devices of its claims. A claim
