@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 )
@@ -51,7 +52,7 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 		}
 	}
 	slices.SortFunc(gangs, func(a, b view.Gang) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), view.CompareNames(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), gangspec.CompareNatural(a.Name, b.Name))
 	})
 	return gangs
 }

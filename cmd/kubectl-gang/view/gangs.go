@@ -111,7 +111,7 @@ func NamedGang(pod *v1.Pod) string {
 func Gangs(in GangsIn) []Gang {
 	read := newReader(in)
 	keys := slices.SortedFunc(maps.Keys(read.gangs), func(a, b gangspec.Key) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), CompareNames(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), gangspec.CompareNatural(a.Name, b.Name))
 	})
 	gangs := make([]Gang, 0, len(keys))
 	for _, key := range keys {

@@ -236,24 +236,3 @@ func TestLevels(t *testing.T) {
 		t.Errorf("levels of no nodes: %v", got)
 	}
 }
-
-func TestCompareNames(t *testing.T) {
-	order := []string{"", "a", "a-1", "a-2", "a-10", "a-10-b", "b", "r1", "r01", "r2", "r10", "rack"}
-	for i, a := range order {
-		for j, b := range order {
-			want := 0
-			switch {
-			case i < j:
-				want = -1
-			case i > j:
-				want = 1
-			}
-			if got := CompareNames(a, b); got != want && !(a == "r1" && b == "r01") && !(a == "r01" && b == "r1") {
-				t.Errorf("comparing %q with %q: %d, want %d", a, b, got, want)
-			}
-		}
-	}
-	if CompareNames("r1", "r01") == 0 {
-		t.Error("r1 and r01 are one name")
-	}
-}

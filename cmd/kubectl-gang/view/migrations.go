@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Migration is a PodMigration, and how far it has come.
@@ -36,7 +37,8 @@ func Migrations(migrations []*v1alpha1.PodMigration) []Migration {
 		rows = append(rows, migrationRow(m))
 	}
 	slices.SortFunc(rows, func(a, b Migration) int {
-		return cmp.Or(b.Created.Compare(a.Created.Time), CompareNames(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+		return cmp.Or(b.Created.Compare(a.Created.Time),
+			gangspec.CompareNatural(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	return rows
 }

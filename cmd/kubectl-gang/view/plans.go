@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
@@ -62,7 +63,8 @@ func Plans(plans []*v1alpha1.DefragmentationPlan) []Plan {
 		rows = append(rows, plan(p))
 	}
 	slices.SortFunc(rows, func(a, b Plan) int {
-		return cmp.Or(bools.Compare(a.ended(), b.ended()), b.Created.Compare(a.Created.Time), CompareNames(a.Name, b.Name))
+		return cmp.Or(bools.Compare(a.ended(), b.ended()), b.Created.Compare(a.Created.Time),
+			gangspec.CompareNatural(a.Name, b.Name))
 	})
 	return rows
 }

@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/util/bools"
 )
 
@@ -57,7 +60,7 @@ type QueueResource struct {
 func Queues(queues []*v1alpha1.Queue) []Queue {
 	children, known := map[string][]*v1alpha1.Queue{}, map[string]bool{}
 	sorted := slices.SortedFunc(slices.Values(queues),
-		func(a, b *v1alpha1.Queue) int { return CompareNames(a.Name, b.Name) })
+		func(a, b *v1alpha1.Queue) int { return gangspec.CompareNatural(a.Name, b.Name) })
 	for _, q := range sorted {
 		children[q.Spec.Parent] = append(children[q.Spec.Parent], q)
 		known[q.Name] = true
@@ -125,6 +128,16 @@ func amountOf(list v1.ResourceList, name v1.ResourceName) *resource.Quantity {
 		return &amount
 	}
 	return nil
+}
+
+// IsExtended reports whether a resource is one that nodes advertise, such as nvidia.com/gpu, or the devices of a
+// DeviceClass, and none of Kubernetes' own.
+func IsExtended(name v1.ResourceName) bool {
+	if strings.HasPrefix(string(name), resourceapi.ResourceDeviceClassPrefix) {
+		return true
+	}
+	prefix, _, found := strings.Cut(string(name), "/")
+	return found && prefix != "kubernetes.io" && !strings.HasSuffix(prefix, ".kubernetes.io")
 }
 
 // compareResources orders by: 1. extended resources first; 2. name.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
@@ -44,7 +45,7 @@ func Reservations(reservations []*v1alpha1.Reservation) []Reservation {
 	for _, r := range reservations {
 		rows = append(rows, reservationRow(r))
 	}
-	slices.SortFunc(rows, func(a, b Reservation) int { return CompareNames(a.Name, b.Name) })
+	slices.SortFunc(rows, func(a, b Reservation) int { return gangspec.CompareNatural(a.Name, b.Name) })
 	return rows
 }
 
@@ -59,7 +60,7 @@ func reservationRow(r *v1alpha1.Reservation) Reservation {
 		row.Held++
 		row.Nodes = append(row.Nodes, p.NodeName)
 	}
-	slices.SortFunc(row.Nodes, CompareNames)
+	slices.SortFunc(row.Nodes, gangspec.CompareNatural)
 	row.Nodes = slices.Compact(row.Nodes)
 	for i := range r.Spec.Owners {
 		row.Owners = append(row.Owners, ownerText(&r.Spec.Owners[i]))

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
@@ -145,7 +146,8 @@ func TopologyOf(in TopologyIn) Topology {
 	p := parts{levels: in.Levels}
 	used, held := usedOn(in.Pods, claims, in.Resource), heldOn(in.Reservations, claims, in.Resource)
 	tolerations := tolerationsOf(in.Pods)
-	nodes := slices.SortedFunc(slices.Values(with), func(a, b *v1.Node) int { return CompareNames(a.Name, b.Name) })
+	nodes := slices.SortedFunc(slices.Values(with),
+		func(a, b *v1.Node) int { return gangspec.CompareNatural(a.Name, b.Name) })
 	var all []int
 	for _, node := range nodes {
 		room := freeCapacityOf(node, in.Resource, used[node.Name], held[node.Name])
@@ -244,7 +246,7 @@ func (p *parts) domain(d Domain, nodes []int, depth int) Domain {
 	key := p.levels[depth]
 	label := func(i int) (string, bool) { value, ok := p.nodes[i].Labels[key]; return value, ok }
 	inner := topology.Domains(nodes, label)
-	slices.SortFunc(inner, func(a, b topology.Domain) int { return CompareNames(a.Value, b.Value) })
+	slices.SortFunc(inner, func(a, b topology.Domain) int { return gangspec.CompareNatural(a.Value, b.Value) })
 	for _, in := range inner {
 		d.Domains = append(d.Domains, p.domain(Domain{Key: key, Value: in.Value}, in.Nodes, depth+1))
 	}
