@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
@@ -280,13 +281,6 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 	if jobsuspension.IsSuspended(job) {
 		return errors.New("spec.suspend is true: it makes no pods")
 	}
-	n := int32(1)
-	if job.Spec.Parallelism != nil {
-		n = *job.Spec.Parallelism
-	}
-	if job.Spec.Completions != nil {
-		n = min(n, *job.Spec.Completions)
-	}
 	prefix, err := r.prefix(u)
 	if err != nil {
 		return err
@@ -299,7 +293,8 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 		w.Objects = append(w.Objects, group)
 	}
 	indexed := job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
-	for i := range n {
+	n, _ := ownedpodgroup.PodsAtOnce(&job.Spec)
+	for i := range int32(n) {
 		pod := r.fromTemplate(u, &job.Spec.Template, prefix, i)
 		pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = job.Name, string(job.UID)
 		pod.Labels["job-name"], pod.Labels["controller-uid"] = job.Name, string(job.UID)
@@ -330,10 +325,7 @@ func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set); err != nil {
 		return fmt.Errorf("reading it: %w", err)
 	}
-	n := int32(1)
-	if set.Spec.Replicas != nil {
-		n = *set.Spec.Replicas
-	}
+	n := ptr.Deref(set.Spec.Replicas, 1)
 	first, prefix, err := int32(0), u.GetName(), error(nil)
 	isStateful := u.GetKind() == "StatefulSet"
 	if isStateful && set.Spec.Ordinals != nil {
