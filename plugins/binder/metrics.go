@@ -23,17 +23,13 @@ var (
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "open_bindings", StabilityLevel: metrics.ALPHA,
 		Help: "Bindings with unknown outcome; their nodes stay held until it is known.",
 	})
-
-	registerOnce sync.Once
 )
 
-func registerMetrics() {
-	registerOnce.Do(func() {
-		legacyregistry.MustRegister(doubtful, openBindings)
-		// Series exist from the start: increase() misses the first count of a series that begins with it.
-		for _, o := range []outcome{bound, elsewhere, gone, failed} {
-			doubtful.WithLabelValues(o.String())
-		}
-		doubtful.WithLabelValues("abandoned")
-	})
-}
+var registerMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(doubtful, openBindings)
+	// Series exist from the start: increase() misses the first count of a series that begins with it.
+	for _, o := range []outcome{bound, elsewhere, gone, failed} {
+		doubtful.WithLabelValues(o.String())
+	}
+	doubtful.WithLabelValues("abandoned")
+})

@@ -31,16 +31,12 @@ var (
 		Help: "Which share of what is free of a resource lies on nodes where it is too little for a member of the gangs " +
 			"that wait, averaged over these members.",
 	}, []string{"resource"})
-
-	registerOnce sync.Once
 )
 
 // mostDomains is for how many domains the number of gangs that fit is reported.
 const mostDomains = 64
 
-func registerMetrics() {
-	registerOnce.Do(func() { legacyregistry.MustRegister(gangsFit, freeAmount, fragmented) })
-}
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(gangsFit, freeAmount, fragmented) })
 
 // measured is what a round has measured of the fragmentation, for some of the demands that wait.
 type measured struct {

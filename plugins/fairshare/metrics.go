@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -68,7 +67,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	amounts := func(desc *metrics.Desc, queue string, v resource.Vector) {
 		for name, amount := range v {
 			pool, plain := resource.Split(name)
-			gauge(desc, inUnits(plain, amount), queue, pool, string(plain))
+			gauge(desc, resource.InUnits(plain, amount), queue, pool, string(plain))
 		}
 	}
 	for queue, s := range standings {
@@ -80,11 +79,4 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		gauge(shareDesc, s.Share, queue)
 		gauge(waitingDesc, float64(waiting[queue]), queue)
 	}
-}
-
-func inUnits(name v1.ResourceName, amount int64) float64 {
-	if name == v1.ResourceCPU {
-		return float64(amount) / 1000
-	}
-	return float64(amount)
 }

@@ -38,16 +38,12 @@ var (
 		Help: "Rounds that failed although a plan placed the whole minimum, or that ran out of time, " +
 			"and gave back what was held.",
 	})
-
-	registerOnce sync.Once
 )
 
-func registerMetrics() {
-	registerOnce.Do(func() {
-		legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsFailed)
-		// Series exist from the start: increase() misses the first count of a series that begins with it.
-		for _, result := range []string{"planned", "unschedulable", "error"} {
-			attempts.WithLabelValues(result)
-		}
-	})
-}
+var registerMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(attempts, planDuration, startDuration, membersUnfit, roundsFailed)
+	// Series exist from the start: increase() misses the first count of a series that begins with it.
+	for _, result := range []string{"planned", "unschedulable", "error"} {
+		attempts.WithLabelValues(result)
+	}
+})

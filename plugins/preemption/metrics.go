@@ -36,16 +36,12 @@ var (
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "errors_total", StabilityLevel: metrics.ALPHA,
 		Help: "Evictions and nominations that the API server did not take.",
 	})
-
-	registerOnce sync.Once
 )
 
-func registerMetrics() {
-	registerOnce.Do(func() {
-		legacyregistry.MustRegister(searchDuration, searchesCutShort, preemptions, victimsTotal, evictionErrors)
-		// These series exist from the start: increase() misses the first count of a new series.
-		for _, action := range []string{"preempt", "reclaim"} {
-			preemptions.WithLabelValues(action)
-		}
-	})
-}
+var registerMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(searchDuration, searchesCutShort, preemptions, victimsTotal, evictionErrors)
+	// These series exist from the start: increase() misses the first count of a new series.
+	for _, action := range []string{"preempt", "reclaim"} {
+		preemptions.WithLabelValues(action)
+	}
+})

@@ -33,13 +33,11 @@ var (
 		Namespace: metricsNamespace, Name: "holds", StabilityLevel: metrics.ALPHA,
 		Help: "Holds in the ledger, by reason.",
 	}, []string{"reason"})
-
-	registerOnce sync.Once
 )
 
-func registerMetrics() {
-	registerOnce.Do(func() { legacyregistry.MustRegister(gangsGauge, longestWait, membersHeld, holdsGauge) })
-}
+var registerMetrics = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(gangsGauge, longestWait, membersHeld, holdsGauge)
+})
 
 // measure sets the gauges.
 func (r *Registry) measure() {

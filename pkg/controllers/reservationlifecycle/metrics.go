@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,8 +83,8 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		gauge(ageDesc, age.Seconds(), string(phase))
 	}
 	for name, amount := range s.reserved {
-		gauge(reservedDesc, inUnits(name, amount), string(name))
-		gauge(allocatedDesc, inUnits(name, s.allocated[name]), string(name))
+		gauge(reservedDesc, resource.InUnits(name, amount), string(name))
+		gauge(allocatedDesc, resource.InUnits(name, s.allocated[name]), string(name))
 	}
 }
 
@@ -120,11 +119,4 @@ func sum(list []v1alpha1.Reservation, now time.Time) sums {
 		}
 	}
 	return s
-}
-
-func inUnits(name v1.ResourceName, amount int64) float64 {
-	if name == v1.ResourceCPU {
-		return float64(amount) / 1000
-	}
-	return float64(amount)
 }

@@ -70,6 +70,14 @@ func quantity(name v1.ResourceName, amount int64) resource.Quantity {
 	}
 }
 
+// InUnits returns an amount of a resource in its base unit: cpu in cores.
+func InUnits(name v1.ResourceName, amount int64) float64 {
+	if name == v1.ResourceCPU {
+		return float64(amount) / 1000
+	}
+	return float64(amount)
+}
+
 // FromList reads a list of resources as kube-scheduler does: cpu in thousandths, anything else in
 // whole units, rounded up. An amount that nothing can have, see [MaxOfAll], is left out.
 func FromList(list v1.ResourceList) Vector { return read(list, MaxOfAll) }
