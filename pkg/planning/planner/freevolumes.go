@@ -126,13 +126,12 @@ func (w *planState) supplyFor(claim *v1.PersistentVolumeClaim) *supply {
 	if err != nil { // the filters report it
 		s = &supply{on: slices.Repeat([]int32{math.MaxInt32}, w.tx.Len())}
 	}
-	find := w.finder()
 	for _, pv := range volumes {
 		found, err := volume.FindMatchingVolume(claim, []*v1.PersistentVolume{pv}, nil, nil, false, true)
 		if err != nil || found == nil || !volume.CheckAccessModes(claim, pv) {
 			continue
 		}
-		nodes, ok := find(pv)
+		nodes, ok := w.reaching(pv)
 		if !ok {
 			continue // no filter lets it be used
 		}
@@ -145,39 +144,25 @@ func (w *planState) supplyFor(claim *v1.PersistentVolumeClaim) *supply {
 	return s
 }
 
-// finder returns a function that lists the nodes that reach a volume; false if its affinity cannot be parsed.
-func (w *planState) finder() func(*v1.PersistentVolume) ([]int, bool) {
-	byLabel := map[string]map[string][]int{}
-	nodesWith := func(key string) map[string][]int {
-		if byLabel[key] == nil {
-			byLabel[key] = map[string][]int{}
-			for i := range w.tx.Len() {
-				if value, ok := w.Label(i, key); ok {
-					byLabel[key][value] = append(byLabel[key][value], i)
-				}
-			}
+// reaching lists the nodes that reach a volume; false if its affinity cannot be parsed.
+func (w *planState) reaching(pv *v1.PersistentVolume) (nodes []int, ok bool) {
+	var r podclass.Reach
+	if affinity := pv.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
+		var err error
+		if r, err = podclass.NewReach(affinity.Required); err != nil {
+			return nil, false
 		}
-		return byLabel[key]
 	}
-	return func(pv *v1.PersistentVolume) (nodes []int, ok bool) {
-		var r podclass.Reach
-		if affinity := pv.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
-			var err error
-			if r, err = podclass.NewReach(affinity.Required); err != nil {
-				return nil, false
-			}
-		}
-		if r.Key != "" {
-			for _, value := range r.Values {
-				nodes = append(nodes, nodesWith(r.Key)[value]...)
-			}
-			return nodes, true
-		}
-		for i := range w.tx.Len() {
-			if r.Selector == nil || r.Selector.Match(w.tx.Node(i).Node()) {
-				nodes = append(nodes, i)
-			}
+	if r.Key != "" {
+		for _, value := range r.Values {
+			nodes = append(nodes, w.nodesByDomain(r.Key)[value]...)
 		}
 		return nodes, true
 	}
+	for i := range w.tx.Len() {
+		if r.Selector == nil || r.Selector.Match(w.tx.Node(i).Node()) {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes, true
 }
