@@ -188,11 +188,11 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 	}
 	for _, i := range step.Make {
 		acted = true
-		if refusal, err := r.makeMigration(ctx, p, i); err != nil || refusal != "" {
-			if err == nil {
-				err = r.write(ctx, p, migration.Unmade(p, i, refusal, r.clock.Now()))
-			}
-			return true, err
+		switch refusal, err := r.create(ctx, p, migrationFor(p, i)); {
+		case err != nil:
+			return true, fmt.Errorf("making the PodMigration of move %d: %w", i, err)
+		case refusal != "": // it is not tried again
+			return true, r.write(ctx, p, migration.Unmade(p, i, refusal, r.clock.Now()))
 		}
 	}
 	for _, i := range step.Resume {
@@ -212,16 +212,6 @@ func (r *reconciler) setSuspend(ctx context.Context, m *v1alpha1.PodMigration, s
 		return fmt.Errorf("setting suspend of PodMigration %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	return nil
-}
-
-// makeMigration makes the PodMigration of a move. It returns why the API server refuses it; empty if it is there. One
-// that is refused is not tried again.
-func (r *reconciler) makeMigration(ctx context.Context, p *v1alpha1.DefragmentationPlan,
-	move int) (refusal string, err error) {
-	if refusal, err = r.create(ctx, p, migrationFor(p, move)); err != nil {
-		return "", fmt.Errorf("making the PodMigration of move %d: %w", move, err)
-	}
-	return refusal, nil
 }
 
 // create creates an object of a plan, unless it is there. It returns why the API server refuses it; empty if it does
