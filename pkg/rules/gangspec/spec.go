@@ -37,6 +37,9 @@ const (
 	WaitingAndRunning MatchPolicy = v1alpha1.MatchWaitingAndRunning
 )
 
+// CountsRunning reports whether members that run count towards the minimum.
+func (p MatchPolicy) CountsRunning() bool { return p != OnlyWaiting }
+
 // Spec is what the user asked for, with every default filled in.
 type Spec struct {
 	// Min is the number of members that start together; 0 means that it is not stated (yet), and

@@ -125,7 +125,7 @@ func (g *gang) change(m *member, f func()) {
 // have counts what a plan can build on: members that have a node, or had one to
 // the end.
 func (g *gang) have() gangspec.Count {
-	if g.spec.Policy == gangspec.OnlyWaiting {
+	if !g.spec.Policy.CountsRunning() {
 		return g.byState[Planned].Plus(g.byState[Held])
 	}
 	return g.byState[Planned].Plus(g.byState[Held], g.byState[Released], g.byState[Bound], g.succeeded())

@@ -150,16 +150,15 @@ func BoundAt(pod *v1.Pod) time.Time {
 // gang that came later, or a minimum that was raised, starts over; so does each wave of members if
 // those that run do not count.
 func (g *group) begun() bool {
-	if !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.counts() && gang.running() > 0 }) {
+	if !slices.ContainsFunc(g.gangs, func(gang *gang) bool {
+		return gang.spec.Policy.CountsRunning() && gang.running() > 0
+	}) {
 		return false
 	}
 	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool {
-		return gang.counts() && gang.short() > 0 && !gang.lacksPartOfStarted()
+		return gang.spec.Policy.CountsRunning() && gang.short() > 0 && !gang.lacksPartOfStarted()
 	})
 }
-
-// counts reports whether members that run count towards the minimum.
-func (g *gang) counts() bool { return g.spec.Policy != gangspec.OnlyWaiting }
 
 // lacksPartOfStarted reports whether what a gang lacks of its minimum ran, or was to run together with what
 // runs of its group.

@@ -102,8 +102,8 @@ func isLeft(current *metav1.Condition, want metav1.Condition, f StatusFacts) boo
 		// To the scheduler, members whose time ran out are no members, and it writes that.
 		return current.Reason == want.Reason || (current.Reason == v1alpha1.ReasonTimedOut && f.expired)
 	case v1alpha1.ReasonMinimumBound:
-		// Under only-waiting, bound members do not explain why others wait.
-		return f.Spec.Policy == gangspec.OnlyWaiting && f.waiting > 0
+		// Where running members do not count, bound members do not explain why others wait.
+		return !f.Spec.Policy.CountsRunning() && f.waiting > 0
 	default:
 		return current.Reason == want.Reason
 	}
