@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Cards lists the placements on GPU cards of a node, in any order. Without any it costs one lookup.
@@ -45,10 +46,7 @@ func cardOf(p v1alpha1.ReservationPlacement) int {
 func (r *Registry) addPlace(p *place) {
 	r.places[p.id] = p
 	if p.card >= 0 {
-		if r.cards[p.node] == nil {
-			r.cards[p.node] = map[hold.ID]*place{}
-		}
-		r.cards[p.node][p.id] = p
+		nested.Set(r.cards, p.node, p.id, p)
 	}
 }
 
@@ -59,8 +57,5 @@ func (r *Registry) removePlace(id hold.ID) {
 		return
 	}
 	delete(r.places, id)
-	delete(r.cards[p.node], id)
-	if len(r.cards[p.node]) == 0 {
-		delete(r.cards, p.node)
-	}
+	nested.Delete(r.cards, p.node, id)
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate/owners"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Registry is the Reservations of a process. It is safe for concurrent use.
@@ -377,10 +378,7 @@ func (r *Registry) addUser(u *user) {
 	r.removeUser(u.pod)
 	r.users[u.pod] = u
 	id := u.place()
-	if r.of[id] == nil {
-		r.of[id] = map[types.UID]*user{}
-	}
-	r.of[id][u.pod] = u
+	nested.Set(r.of, id, u.pod, u)
 }
 
 // removeUser records that a pod uses nothing. mu must be held.
@@ -391,9 +389,7 @@ func (r *Registry) removeUser(pod types.UID) *user {
 	}
 	delete(r.users, pod)
 	id := u.place()
-	if delete(r.of[id], pod); len(r.of[id]) == 0 {
-		delete(r.of, id)
-	}
+	nested.Delete(r.of, id, pod)
 	return u
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Ledger is what the profiles of a process share: the cards of pods that were reserved
@@ -48,10 +49,7 @@ func (l *Ledger) put(pod types.UID, r reservation) {
 	defer l.mu.Unlock()
 	l.drop(pod)
 	l.pods[pod] = r
-	if l.byNode[r.node] == nil {
-		l.byNode[r.node] = map[types.UID]reservation{}
-	}
-	l.byNode[r.node][pod] = r
+	nested.Set(l.byNode, r.node, pod, r)
 }
 
 // drop is for callers that have the lock.
@@ -61,10 +59,7 @@ func (l *Ledger) drop(pod types.UID) {
 		return
 	}
 	delete(l.pods, pod)
-	delete(l.byNode[r.node], pod)
-	if len(l.byNode[r.node]) == 0 {
-		delete(l.byNode, r.node)
-	}
+	nested.Delete(l.byNode, r.node, pod)
 }
 
 // release forgets the card that a pod has on a node.
@@ -128,10 +123,7 @@ func (l *Ledger) isNews(object types.UID, key, value string) bool {
 	if before, told := l.told[object][key]; told && before == value {
 		return false
 	}
-	if l.told[object] == nil {
-		l.told[object] = map[string]string{}
-	}
-	l.told[object][key] = value
+	nested.Set(l.told, object, key, value)
 	return true
 }
 

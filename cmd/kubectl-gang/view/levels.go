@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // wellKnown are the last parts of label keys that name levels of a topology.
@@ -26,10 +27,7 @@ func Levels(nodes []*v1.Node) []string {
 			if !slices.Contains(wellKnown, topology.ShortKey(key)) || strings.HasPrefix(key, deprecated) {
 				continue
 			}
-			if domains[key] == nil {
-				domains[key] = map[string]bool{}
-			}
-			domains[key][value] = true
+			nested.Set(domains, key, value, true)
 		}
 	}
 	rank := func(key string) int { return slices.Index(wellKnown, topology.ShortKey(key)) }

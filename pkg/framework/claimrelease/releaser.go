@@ -23,6 +23,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Releaser deallocates claims that no pod uses: they were allocated for pods that were not bound in the end. While
@@ -158,10 +160,7 @@ var errStays = errors.New("the claim was deleted, and is still there")
 func (r *Releaser) holdPod(pod types.UID, claim *resourceapi.ResourceClaim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting[pod] == nil {
-		r.waiting[pod] = map[types.NamespacedName]types.UID{}
-	}
-	r.waiting[pod][types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}] = claim.UID
+	nested.Set(r.waiting, pod, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, claim.UID)
 }
 
 // resumePod lets a pod proceed if kube-scheduler no longer sees the claims that it waited for. It returns errStays if

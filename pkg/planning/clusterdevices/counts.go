@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Counts counts the devices of nodes as resources: the devices of their ResourceSlices that match a DeviceClass, as the
@@ -76,16 +77,10 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 	}
 	if slice.Spec.NodeName != nil {
 		node := *slice.Spec.NodeName
-		if nodes = append(nodes, node); c.byNode[node] == nil {
-			c.byNode[node] = map[string]bool{}
-		}
-		c.byNode[node][slice.Name] = true
+		nodes = append(nodes, node)
+		nested.Set(c.byNode, node, slice.Name, true)
 	}
-	of := poolOf(slice)
-	if c.pools[of] == nil {
-		c.pools[of] = map[string]*resourceapi.ResourceSlice{}
-	}
-	c.pools[of][slice.Name] = slice
+	nested.Set(c.pools, poolOf(slice), slice.Name, slice)
 	if before != nil {
 		nodes = append(nodes, c.renew(before)...)
 	}
@@ -178,16 +173,10 @@ func (c *Counts) remove(name string) (nodes []string) {
 	delete(c.offers, name)
 	if slice.Spec.NodeName != nil {
 		node := *slice.Spec.NodeName
-		if delete(c.byNode[node], name); len(c.byNode[node]) == 0 {
-			delete(c.byNode, node)
-		}
+		nested.Delete(c.byNode, node, name)
 		nodes = []string{node}
 	}
-	if of := poolOf(slice); len(c.pools[of]) == 1 {
-		delete(c.pools, of)
-	} else {
-		delete(c.pools[of], name)
-	}
+	nested.Delete(c.pools, poolOf(slice), name)
 	return nodes
 }
 
@@ -351,10 +340,7 @@ func (c *Counts) count(node string) map[v1.ResourceName]int64 {
 			counts[as] += count
 		}
 		for as, more := range offers.partitions {
-			if partitions[pool] == nil {
-				partitions[pool] = map[v1.ResourceName][]partition{}
-			}
-			partitions[pool][as] = append(partitions[pool][as], more...)
+			nested.Set(partitions, pool, as, append(partitions[pool][as], more...))
 		}
 	}
 	for pool, byResource := range partitions {

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // planState is the cluster during one plan, on a what-if transaction. It adapts the framework to placement, which knows
@@ -371,8 +372,5 @@ func (w *planState) recordRefusal(node int, reason string) {
 	if w.inCopies {
 		return // no explanation is wanted
 	}
-	if w.refused[reason] == nil {
-		w.refused[reason] = map[string]bool{}
-	}
-	w.refused[reason][w.tx.Node(node).Node().Name] = true
+	nested.Set(w.refused, reason, w.tx.Node(node).Node().Name, true)
 }

@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // A ResourceClaim that several pods name is allocated with the first of them, and then reserved for
@@ -41,19 +43,14 @@ func (m *member) claims() []types.NamespacedName { return NamedClaims(m.pod) }
 // add records the claims of a new member.
 func (t *claimTurns) add(m *member) {
 	for _, claim := range m.claims() {
-		if t.users[claim] == nil {
-			t.users[claim] = map[*member]bool{}
-		}
-		t.users[claim][m] = true
+		nested.Set(t.users, claim, m, true)
 	}
 }
 
 // forget records that a member is gone. The caller has ended its turn.
 func (t *claimTurns) forget(m *member) {
 	for _, claim := range m.claims() {
-		if delete(t.users[claim], m); len(t.users[claim]) == 0 {
-			delete(t.users, claim)
-		}
+		nested.Delete(t.users, claim, m)
 	}
 }
 

@@ -10,26 +10,21 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // updateNamedGangs updates the reverse index of groups, and regroups the gangs.
 func (s *Gangs) updateNamedGangs(g *gang, before []gangspec.Key, now time.Time) {
 	s.dropNamedGangs(g, before)
 	for _, key := range g.spec.Groups {
-		if s.naming[key] == nil {
-			s.naming[key] = map[gangspec.Key]bool{}
-		}
-		s.naming[key][g.key] = true
+		nested.Set(s.naming, key, g.key, true)
 	}
 	s.regroup(g, now)
 }
 
 func (s *Gangs) dropNamedGangs(g *gang, groups []gangspec.Key) {
 	for _, key := range groups {
-		delete(s.naming[key], g.key)
-		if len(s.naming[key]) == 0 {
-			delete(s.naming, key)
-		}
+		nested.Delete(s.naming, key, g.key)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Consume gives a pod that is now counted on the node of a hold a part of it: as much of its request as is left. That
@@ -138,14 +139,10 @@ func (l *Ledger) changeLeft(of entry, part Taken, by int) {
 func (l *Ledger) recordPart(e entry, has bool) {
 	switch {
 	case e.From == "":
-	case has && l.parts[e.From] == nil:
-		l.parts[e.From] = map[ID]bool{e.ID: true}
 	case has:
-		l.parts[e.From][e.ID] = true
+		nested.Set(l.parts, e.From, e.ID, true)
 	default:
-		if delete(l.parts[e.From], e.ID); len(l.parts[e.From]) == 0 {
-			delete(l.parts, e.From)
-		}
+		nested.Delete(l.parts, e.From, e.ID)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/util/heaps"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
@@ -304,10 +305,7 @@ func (b *Book) list(j *job) {
 		q.waiting[j.kind] = l
 	}
 	if j.Gang != "" {
-		if b.members[j.Gang] == nil {
-			b.members[j.Gang] = map[*job]bool{}
-		}
-		b.members[j.Gang][j] = true
+		nested.Set(b.members, j.Gang, j, true)
 	}
 	if j.Ready || b.running[j.Gang] != nil {
 		l.started[j.Name] = j
@@ -337,9 +335,7 @@ func (b *Book) unlist(j *job) {
 	}
 	waiting := b.queues[j.Queue].waiting
 	l := waiting[j.kind]
-	if delete(b.members[j.Gang], j); len(b.members[j.Gang]) == 0 {
-		delete(b.members, j.Gang)
-	}
+	nested.Delete(b.members, j.Gang, j)
 	if j.index < 0 {
 		delete(l.started, j.Name)
 	} else {

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // at stands between a resource and its pool. No resource has it in its name.
@@ -55,10 +56,7 @@ func (v Vector) ByPool() map[string]Vector {
 	pools := map[string]Vector{}
 	for name, amount := range v {
 		pool, plain := Split(name)
-		if pools[pool] == nil {
-			pools[pool] = Vector{}
-		}
-		pools[pool][plain] = amount
+		nested.Set(pools, pool, plain, amount)
 	}
 	return pools
 }

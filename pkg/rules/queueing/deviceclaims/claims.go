@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/util/bools"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Classes knows which resources the devices of DeviceClasses count as.
@@ -147,12 +148,9 @@ func (c *Claims) replace(uid types.UID, names map[source]bool, pod user) map[typ
 		}
 		before := c.payers(of)
 		if names[of] {
-			if c.users[of] == nil {
-				c.users[of] = map[types.UID]user{}
-			}
-			c.users[of][uid] = pod
-		} else if delete(c.users[of], uid); len(c.users[of]) == 0 {
-			delete(c.users, of)
+			nested.Set(c.users, of, uid, pod)
+		} else {
+			nested.Delete(c.users, of, uid)
 		}
 		now := c.payers(of)
 		for one := range union(before, now) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Class is pods that ask the same of nodes.
@@ -141,18 +142,13 @@ func nodesOf(pod *v1.Pod) []string {
 // many classes as there are nodes: a change of a node must not cost a look at all of them.
 func (c *Cluster) index(class *Class) {
 	for _, name := range class.nodes {
-		if c.byNode[name] == nil {
-			c.byNode[name] = map[*Class]bool{}
-		}
-		c.byNode[name][class] = true
+		nested.Set(c.byNode, name, class, true)
 	}
 }
 
 func (c *Cluster) unindex(class *Class) {
 	for _, name := range class.nodes {
-		if delete(c.byNode[name], class); len(c.byNode[name]) == 0 {
-			delete(c.byNode, name)
-		}
+		nested.Delete(c.byNode, name, class)
 	}
 }
 

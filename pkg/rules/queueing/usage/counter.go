@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
 )
 
 // Caller is what a Counter asks its caller.
@@ -238,14 +239,9 @@ type Index[K comparable] map[K]map[types.UID]bool
 // Move records that a pod is part of something else; the zero value is nothing.
 func (x Index[K]) Move(uid types.UID, from, to K) {
 	var none K
-	if delete(x[from], uid); len(x[from]) == 0 {
-		delete(x, from)
-	}
+	nested.Delete(x, from, uid)
 	if to == none {
 		return
 	}
-	if x[to] == nil {
-		x[to] = map[types.UID]bool{}
-	}
-	x[to][uid] = true
+	nested.Set(x, to, uid, true)
 }
