@@ -241,7 +241,7 @@ func (r *reconciler) held(ctx context.Context,
 		}
 		for _, pod := range reservationstate.CountedPods(&list.Items[i], r.clock.Now()) {
 			if pod.Spec.NodeName != "" {
-				addRequests(held, pod.Spec.NodeName, pod, 1)
+				resource.AddTo(held, pod.Spec.NodeName, requests(pod), 1)
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 			return nil, err
 		}
 		if pod != nil && pod.UID == move.PodUID {
-			addRequests(come, move.TargetNode, pod, 1)
+			resource.AddTo(come, move.TargetNode, requests(pod), 1)
 		}
 	}
 	for _, place := range p.Status.Places {
@@ -271,18 +271,10 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 			return nil, err
 		}
 		if pod != nil {
-			addRequests(come, place.NodeName, pod, int64(place.Members))
+			resource.AddTo(come, place.NodeName, requests(pod), int64(place.Members))
 		}
 	}
 	return come, nil
-}
-
-// addRequests adds the requests of n pods like this one to those on a node.
-func addRequests(at map[string]resource.Vector, node string, pod *v1.Pod, n int64) {
-	if at[node] == nil {
-		at[node] = resource.Vector{}
-	}
-	at[node].Add(requests(pod), n)
 }
 
 // requests are what the scheduler counts for a pod, which is one itself.

@@ -29,7 +29,7 @@ func (r *reconciler) count(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	left := movedOf(p) // they may be ending still
 	if err := r.pods(ctx, func(pod *v1.Pod) {
 		if objectstate.OccupiesNode(pod) && !left.Has(pod.UID) {
-			addRequests(taken, pod.Spec.NodeName, pod, 1)
+			resource.AddTo(taken, pod.Spec.NodeName, requests(pod), 1)
 		}
 	}); err != nil {
 		return nil, err

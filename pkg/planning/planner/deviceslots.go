@@ -115,10 +115,7 @@ func (w *planState) heldDevices(f *minResources) map[string]resource.Vector {
 	if f.held == nil {
 		f.held = map[string]resource.Vector{}
 		for _, other := range w.holds.Devices(f.holders...) {
-			if f.held[other.Node] == nil {
-				f.held[other.Node] = resource.Vector{}
-			}
-			f.held[other.Node].Add(other.Request, 1)
+			resource.AddTo(f.held, other.Node, other.Request, 1)
 		}
 	}
 	return f.held
