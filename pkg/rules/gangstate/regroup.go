@@ -173,12 +173,12 @@ func (s *Gangs) reportNotNamedBack(g *gang) {
 	})
 }
 
-// awaited returns the first gang that g names, that does not name it back (or does not exist), and
-// that does not run yet. A gang that runs itself waits for none; one of which anything runs, or ran
-// to success, waits for no gang without members: that was there when it began, and has come to its
-// end.
+// awaited returns the first gang that g names, that does not name it back (or does not exist), and that does not run
+// yet. A gang of which members run that count waits for none: those with which it was to start were there when it
+// began. One of which members ran to success, or run and do not count, waits for no gang without members: that has come
+// to its end.
 func (s *Gangs) awaited(g *gang) (gangspec.Key, bool) {
-	if g.hasStarted() {
+	if g.hasStarted() || g.spec.Policy.CountsRunning() && g.running() > 0 {
 		return gangspec.Key{}, false
 	}
 	for _, key := range g.apart {

@@ -63,6 +63,15 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 			},
 			want: []string{"room for one of two: a/x 1 pending 3 bound"},
 		},
+		"the rest does not wait for a gang that no longer names it: it was there when the release began": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.add(podsNamed("y", 2, of("y"), bindTo("m", time.Second))...)
+				half(c, says(groupsKey, `["a/y"]`))
+				c.outcome("the PodGroup of y is gone, and its pods run")
+			},
+			want: []string{"the PodGroup of y is gone, and its pods run: a/x 4 bound, a/y 2 bound"},
+		},
 		"members that could not have been part of the release do not tell of one": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
