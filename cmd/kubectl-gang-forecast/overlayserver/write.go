@@ -11,6 +11,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiwrites"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 )
@@ -34,9 +34,7 @@ func (s *Server) find(r *http.Request, at ref) (*object, error) {
 	if known {
 		return o, err
 	}
-	o = &object{}
-	path := PathOf(at.GroupVersionResource, at.namespace, at.name)
-	return o, (&source.Cluster{Base: s.base}).Read(r.Context(), path, &o.Object)
+	return s.read(r, at)
 }
 
 // PathOf returns where an API server has an object. The namespace is empty where its kind has none.
@@ -49,6 +47,35 @@ func PathOf(resource schema.GroupVersionResource, namespace, name string) string
 		path += "/namespaces/" + namespace
 	}
 	return path + "/" + resource.Resource + "/" + name
+}
+
+// read returns an object of the base.
+func (s *Server) read(r *http.Request, at ref) (*object, error) {
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet,
+		PathOf(at.GroupVersionResource, at.namespace, at.name), nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := s.base.Read(request)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	o := &object{}
+	if err == nil {
+		err = json.Unmarshal(body, &o.Object)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		message, _, _ := unstructured.NestedString(o.Object, "message")
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.GroupResource(), at.name,
+			message, 0, true)
+	}
+	return o, nil
 }
 
 // write applies a write to the overlay, and then does what controllers would do.
