@@ -183,7 +183,7 @@ func (b *Book) exceeded(j *job) (Bound, bool) {
 func (b *Book) hardLimit(j *job) (Bound, bool) {
 	var yields Vector
 	for bound := range b.bounds(j) {
-		if !bound.Exceeded(0) || bound.Reason == Capability && !bound.Exceeded(b.heldByIncomplete(j, bound)) {
+		if !bound.Exceeded(0) || bound.Reason == Capability && !bound.Exceeded(b.heldByPartialHolders(j, bound)) {
 			continue
 		}
 		if j.patient() || b.overLimit > 0 {
@@ -203,9 +203,9 @@ func (b *Book) hardLimit(j *job) (Bound, bool) {
 	return Bound{}, false
 }
 
-// heldByIncomplete returns how much of the resource of a bound is held under it by jobs that come after a job and have
-// not all that they need: they give that back for the job.
-func (b *Book) heldByIncomplete(j *job, bound Bound) (sum int64) {
+// heldByPartialHolders returns how much of the resource of a bound is held under it by jobs that come after a job and
+// have not all that they need: they give that back for the job.
+func (b *Book) heldByPartialHolders(j *job, bound Bound) (sum int64) {
 	if !j.yieldSuspendedUntil.IsZero() {
 		return 0
 	}
