@@ -334,15 +334,54 @@ func TestRelabelled(t *testing.T) {
 	if why := d.comes(p); !strings.Contains(why, "closed") {
 		t.Fatal(why)
 	}
-	q := p.DeepCopy()
-	q.Labels[v1alpha1.QueueLabel] = "b"
-	q.ResourceVersion = "2"
-	d.seeAll(q)
+	d.seeAll(relabelled(p, "b"))
 	d.expire()
 	if got := d.calledNow(); got != "p" {
 		why := d.book.Why("pod:p", true).Message
 		t.Errorf("called %q; jobs waiting %v %s", got, d.book.Jobs(queueing.Waiting), why)
 	}
+}
+
+// TestRelabelledAfterItFailed: a pod that did not fit is called in a queue that deserves what it asks for.
+func TestRelabelledAfterItFailed(t *testing.T) {
+	for _, deserves := range []int64{4, 12} {
+		d := newDispatcher(t, 16, 9, queueing.Queue{Name: "a", Deserved: gpus(8)}, queueing.Queue{Name: "b", Deserved: gpus(deserves)}, queueing.Queue{Name: "c", Deserved: gpus(0)})
+		p := pod("p", "a", 4, "")
+		d.seeAll(pod("a1", "a", 6, "all"), pod("c1", "c", 10, "all"), p)
+		if why := d.comes(p); why != "" {
+			t.Fatal(why)
+		}
+		d.Failed(p, unfit(fwk.Unschedulable))
+		d.expire()
+		d.calledNow()
+		d.seeAll(relabelled(p, "b"))
+		d.expire()
+		if got := d.calledNow(); got != "p" {
+			t.Errorf("b deserves %d: called %q, want p", deserves, got)
+		}
+	}
+}
+
+// TestRelabelledInItsTurn: a pod that has its turn keeps the ceilings of the queue that it is in by now.
+func TestRelabelledInItsTurn(t *testing.T) {
+	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b", Capability: gpus(1)})
+	p := pod("p", "a", 4, "")
+	d.seeAll(pod("b1", "b", 1, "all"), p)
+	if why := d.comes(p); why != "" {
+		t.Fatal(why)
+	}
+	p = relabelled(p, "b")
+	d.seeAll(p)
+	if c := d.limits(p, false); c == nil || len(c.bounds) == 0 {
+		t.Error("nothing limits it")
+	}
+}
+
+// relabelled returns a later version of a pod, in another queue.
+func relabelled(pod *v1.Pod, queue string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Labels[v1alpha1.QueueLabel], pod.ResourceVersion = queue, "2"
+	return pod
 }
 
 // TestImpossibleAmounts: pods that ask for what no pod can have count nowhere, whenever they come to ask for it, and

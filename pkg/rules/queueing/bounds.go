@@ -246,12 +246,15 @@ func (b *Book) releases(j *job) (releases []Job) {
 	chosen := map[*job]bool{}
 	for bound := range b.bounds(j) {
 		var freed int64
+		for h := range chosen {
+			freed += b.heldUnder(h, bound)
+		}
 		for _, h := range b.partialHolders(j) {
 			if bound.Reason != Capability || !bound.Exceeded(freed) {
 				break
 			}
-			gives := b.heldUnder(h, bound)
-			if freed += gives; gives > 0 && !chosen[h] {
+			if gives := b.heldUnder(h, bound); gives > 0 && !chosen[h] {
+				freed += gives
 				chosen[h], releases = true, append(releases, h.Job)
 			}
 		}

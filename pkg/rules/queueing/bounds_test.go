@@ -3,6 +3,7 @@ package queueing
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // TestWithin: pods are within a ceiling one after the other. What is held for them, and what their job asks for in its
@@ -45,5 +46,24 @@ func TestWithin(t *testing.T) {
 		if got := b.Within("j", pods); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", sentence, got, c.want)
 		}
+	}
+}
+
+// TestReleasesSuffice: no gang gives back what it holds for a ceiling that others satisfy, which give it back for another.
+func TestReleasesSuffice(t *testing.T) {
+	at := ready
+	b := opened(Limits{Window: 5}, 100, Queue{Name: "p", Weight: 1, Capability: gpus(7)}, Queue{Name: "a", Parent: "p", Weight: 1, Capability: gpus(2)}, Queue{Name: "b", Parent: "p", Weight: 1})
+	holds := func(gang, queue string, created, amount int64) {
+		b.Count(gang+"-waits", Usage{Queue: queue, Job: gang, Gang: gang, Amount: gpus(1)})
+		b.Count(gang+"-holds", Usage{Queue: queue, Job: gang, Gang: gang, Amount: gpus(amount), Held: true})
+		b.Offer(Job{Name: gang, Queue: queue, Gang: gang, Pod: gang + "-waits", Pods: []string{gang + "-waits"}, Together: true, Created: time.Unix(created, 0), Options: []Needs{{queue: gpus(1)}}}, at)
+	}
+	holds("older", "a", 100, 2)
+	holds("younger", "b", 200, 5)
+	b.Count("pod", Usage{Queue: "a", Job: "pod", Amount: gpus(1)})
+	b.Offer(Job{Name: "pod", Queue: "a", Pod: "pod", Pods: []string{"pod"}, Created: time.Unix(50, 0), Options: []Needs{{"a": gpus(1)}}}, at)
+	admitted, ok := b.Admit("pod", at)
+	if !ok || len(admitted.Releases) != 1 || admitted.Releases[0].Name != "older" {
+		t.Errorf("admitted %t, for which %v give back what they hold; want the older gang alone", ok, admitted.Releases)
 	}
 }

@@ -22,10 +22,14 @@ func (b *Book) Count(name string, u Usage) {
 	b.countHeld(u, 1)
 	b.retryFailed = b.retryFailed || before.placed() && before.Queue != u.Queue
 	b.reclaimable = b.reclaimable || before.Promised && u.Runs
-	unplaced := !u.placed() && !before.placed()
-	if j := b.jobs[u.Job]; known && before.Job == u.Job && before.Queue != u.Queue && unplaced && j != nil &&
-		j.phase == Failed && j.Pod == name {
-		j.Queue = u.Queue // nothing else brings the job to the gate
+	moved := known && before.Queue != u.Queue && before.Job == u.Job && !before.placed() && !u.placed()
+	if j := b.jobs[u.Job]; moved && j != nil && j.Pod == name {
+		switch {
+		case j.phase == Failed:
+			j.Queue, j.deserved = u.Queue, Vector{} // what its queue deserves may help it; nothing else brings it to the gate
+		case j.phase == Admitted && !j.Together:
+			b.done(j.Name) // it was let in by the limits of the other queue
+		}
 	}
 	if j := b.inTurn(u.Job, name); j != nil {
 		j.turn.got = j.turn.got || u.placed()

@@ -209,8 +209,8 @@ func (b *Book) indexTimed(j *job) {
 	}
 }
 
-// assign notes that a pod is part of another job; empty for none. A job that waited with it no longer does: what
-// the pod asks for counts for the other job now.
+// assign notes that a pod is part of another job; empty for none. A job that waited with it no longer does, and one
+// that failed and has no other pod is gone: what the pod asks for counts for the other job now.
 func (b *Book) assign(pod, from, to string) {
 	if from == to {
 		return
@@ -222,11 +222,15 @@ func (b *Book) assign(pod, from, to string) {
 	if j == nil {
 		return
 	}
-	if delete(j.counted, pod); to != "" && j.phase == Waiting && j.Pod == pod {
+	switch delete(j.counted, pod); {
+	case to != "" && j.phase == Waiting && j.Pod == pod:
 		b.done(from)
-		return
+	case to != "" && j.phase == Failed && len(j.counted) == 0:
+		delete(b.missed, from)
+		b.end(j)
+	default:
+		b.indexTimed(j)
 	}
-	b.indexTimed(j)
 }
 
 // offer makes a job wait for its turn, or updates it. A job that is admitted already stays so, and counts as it

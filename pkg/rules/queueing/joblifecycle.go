@@ -207,13 +207,24 @@ func (b *Book) PodEnded(pod string, at Moment) Effects {
 		speaks := j.Pod == pod
 		switch {
 		case j.phase == Failed && speaks:
-			b.end(j)
+			b.failWithout(j, at)
 		case j.phase == Waiting && speaks:
 			b.stopWaiting(j, at)
 		}
 		b.indexTimed(j)
 	}
 	return b.take()
+}
+
+// failWithout makes another pod speak for a gang that failed, since the one that did is gone. A job without one is
+// outside then.
+func (b *Book) failWithout(j *job, at Moment) {
+	waiting := slices.DeleteFunc(slices.Sorted(maps.Keys(j.counted)), func(pod string) bool { return !at.IsWaiting(pod) })
+	if !j.Together || len(waiting) == 0 {
+		b.end(j)
+		return
+	}
+	j.Pod = waiting[0]
 }
 
 // Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call,

@@ -351,3 +351,55 @@ func TestWaitedFor(t *testing.T) {
 func partOf(job string, demand DemandScope) Usage {
 	return Usage{Queue: "default", Job: job, Amount: gpus(1), Runs: true, Demand: demand}
 }
+
+// TestGangOfOtherJobs: a gang that did not fit, and whose pods are in other jobs by now, is nothing that waits, and that
+// others could wait for.
+func TestGangOfOtherJobs(t *testing.T) {
+	b, at := opened(Limits{Window: 50, MaxBypass: 2, BypassHold: time.Minute}, 100, Queue{Name: "a", Weight: 1}), ready
+	gang := Job{Name: "gang", Queue: "a", Gang: "gang", Pod: "p1", Pods: []string{"p1", "p2"}, Together: true, Created: time.Unix(1, 0), Options: []Needs{{"a": gpus(8)}}}
+	for _, pod := range gang.Pods {
+		b.Count(pod, Usage{Queue: "a", Job: gang.Name, Gang: gang.Name, Amount: gpus(4)})
+	}
+	b.Come(gang, at)
+	b.failNow("p1", Failure{Job: gang.Name, Together: true}, at)
+	for _, pod := range gang.Pods {
+		b.Count(pod, Usage{Queue: "a", Job: "job of " + pod, Amount: gpus(4)})
+	}
+	if n := b.Unplaced()["a"]; n != 0 {
+		t.Errorf("%d jobs are unplaced, want none", n)
+	}
+	for i := range 3 {
+		job := comes(b, "a", 10+i, 1, at)
+		if b.Phase(job) != Admitted {
+			t.Errorf("job %d waits: %v", i, b.Why(job, true))
+		}
+		b.Count(job, Usage{Queue: "a", Job: job, Amount: gpus(1), Runs: true})
+	}
+}
+
+// TestHolderWithoutItsSpeaker: a gang that did not fit gives back what it holds for an older job also when the pod is
+// gone that spoke for it.
+func TestHolderWithoutItsSpeaker(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		b, at := opened(Limits{Window: 5}, 10, Queue{Name: "a", Weight: 1, Capability: gpus(4)}), ready
+		b.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
+		pods := []string{"p1", "p2", "p3", "p4", "p5"}
+		for _, pod := range pods {
+			b.Count(pod, Usage{Queue: "a", Job: "gang", Gang: "gang", Amount: gpus(1)})
+		}
+		b.Offer(Job{Name: "gang", Queue: "a", Gang: "gang", Pod: "p1", Pods: pods[:4], Together: true, Created: time.Unix(100, 0), Options: []Needs{{"a": gpus(4)}}, Parts: []Needs{{"a": gpus(1)}}}, at)
+		b.Admit("gang", at)
+		for _, pod := range pods[1:3] {
+			b.Count(pod, Usage{Queue: "a", Job: "gang", Gang: "gang", Amount: gpus(1), Held: true})
+		}
+		b.Fail("p1", Failure{Job: "gang", Together: true}, at)
+		b.Count("older", Usage{Queue: "a", Job: "older", Amount: gpus(1)})
+		b.Offer(Job{Name: "older", Queue: "a", Pod: "older", Pods: []string{"older"}, Created: time.Unix(50, 0), Options: []Needs{{"a": gpus(1)}}}, at)
+		if gone {
+			b.PodEnded("p1", at)
+		}
+		if first, _, _ := b.First(at, 0); first.Name != "older" {
+			t.Errorf("gone %t: %q is next, want the older job: %v", gone, first.Name, b.Why("older", true))
+		}
+	}
+}

@@ -282,6 +282,9 @@ func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 	if a.shape.Key != 0 && a.seen.changes == l.view.changes {
 		key := a.shape.Key
 		l.failed[key] = append(slices.DeleteFunc(l.failed[key], func(m *failedAttempt) bool {
+			if m.job == name { // those that it covers are compared with the new one
+				m.void, l.look = true, true
+			}
 			return m.job == name || m.old(now)
 		}),
 			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict,

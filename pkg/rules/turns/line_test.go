@@ -697,6 +697,25 @@ func TestStories(t *testing.T) {
 			},
 			"a b nobody b nobody a",
 		},
+		"who asks for as much as one that finds victims when it is tried again may find some, too": {
+			func(w *world) {
+				w.come(strict("a", 5), strict("b", 5))
+				w.next()
+				w.fail(3, 0)
+				w.next()
+				w.fail(3, 0)
+				w.RecordChange(Freed)
+				w.next()
+				w.fail(3, 0)
+				w.next()
+				w.Recall("a")
+				w.next()
+				w.fail(3, 0)
+				w.making["a"] = true
+				w.next()
+			},
+			"a b a nobody a b",
+		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			w := newWorld(t)
