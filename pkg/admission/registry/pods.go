@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // watch starts the watches of members, and of what describes them.
@@ -79,8 +80,7 @@ func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
 	switch {
 	case !outside && old != nil && r.InNoGang(old), pod.Spec.NodeName != "":
 		r.room.ForgetSingle(pod)
-	case old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) ||
-		!maps.Equal(old.Annotations, pod.Annotations)):
+	case old != nil && !objectstate.AsksForTheSame(old, pod):
 		r.room.RenewSingle(pod)
 	}
 }

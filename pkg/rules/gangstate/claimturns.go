@@ -144,7 +144,7 @@ func (s *Gangs) Withdrawn(claim types.NamespacedName, now time.Time) Effects {
 func (s *Gangs) reviewAll(members []*member, now time.Time) {
 	for _, m := range members {
 		if m.coming() {
-			m.gang.group.changes++
+			s.mayFit(m.gang.group)
 		}
 		s.updatePhase(m.gang, now)
 		s.admit(m)

@@ -93,6 +93,8 @@ func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 	g, grp := m.gang, m.gang.group
 	v := Cycle{Group: grp.key().String(), Extra: m.extra()}
 	switch {
+	case m.state == Planned && grp.holdsPart():
+		v.Verdict, v.Reason = Wait, gatedReason(g.key) // its round has failed
 	case m.state == Planned && !s.turns.mayClaim(m):
 		v.Verdict, v.Reason = Wait, textClaimTurn(m.claims())
 	case m.state == Planned:
@@ -281,16 +283,18 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		return s.takeEffects()
 	case m.state == Planned:
 		s.unplan(m)
-	case m.state == Held && m.isWaiting() && now.Sub(m.waitingSince) >= MaxPermitWait && !m.gang.group.strict():
-		// It was not rejected: the hold goes on in the ledger.
-		m.gang.change(m, func() { m.state, m.admitted, m.waitingSince = Planned, false, time.Time{} })
+	case m.state == Returning && m.keepsPlace && m.free() && !m.gang.group.strict() && !m.gang.hasStarted():
+		s.mayFit(m.gang.group) // the last attempt was made without it
+		m.gang.change(m, func() { m.state, m.admitted, m.waitingSince, m.keepsPlace = Planned, false, time.Time{}, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	default:
 		if m.state == Returning && m.free() {
-			m.gang.group.changes++ // the last attempt was made without it
+			s.mayFit(m.gang.group) // the last attempt was made without it
 		}
 		s.effects.Freed = true
-		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waitingSince = Pending, "", false, time.Time{} })
+		m.gang.change(m, func() {
+			m.state, m.node, m.admitted, m.waitingSince, m.keepsPlace = Pending, "", false, time.Time{}, false
+		})
 	}
 	s.endTurn(m)
 	if lost {
@@ -321,7 +325,7 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 		return s.takeEffects()
 	}
 	grp := m.gang.group
-	grp.changes++
+	s.mayFit(grp)
 	s.failRound(grp, now)
 	s.updatePhase(m.gang, now)
 	return s.takeEffects()

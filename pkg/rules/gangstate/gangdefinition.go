@@ -2,6 +2,7 @@ package gangstate
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 
@@ -18,9 +19,12 @@ func (s *Gangs) Describe(kind gangspec.Kind, key gangspec.Key, object *gangspec.
 		return s.takeEffects()
 	}
 	g := s.gang(key)
-	madeFor := g.madeFor()
+	madeFor, queue := g.madeFor(), g.objects.Facts().Queue
 	if g.objects[kind] = object; object == nil {
 		g.told = nil
+	}
+	if g.objects.Facts().Queue != queue {
+		s.mayFit(g.group)
 	}
 	if object := g.object(); object != nil {
 		g.incarnation.recorded = object.Succeeded
@@ -167,7 +171,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	if g.definer != nil {
 		from = g.definer.pod
 	}
-	before, was, roles := g.spec.Groups, g.asked.Min, g.asked.MinByRole
+	before, asked := g.spec.Groups, g.asked
 	spec, fault, problems := gangspec.ParseStarted(g.key, g.object(), from, s.defaults)
 	switch {
 	case fault == "":
@@ -177,13 +181,15 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 		spec = g.asked // what runs goes on as it began
 	}
 	g.asked, g.spec = spec, spec
-	g.lower(was)
-	if fewer := spec.Min < was || lowers(roles, spec.MinByRole); fewer && g.running() > 0 {
+	g.lower(asked.Min)
+	if fewer := spec.Min < asked.Min || lowers(asked.MinByRole, spec.MinByRole); fewer && g.running() > 0 {
 		s.effects.Freed = true // more of it is surplus, which helps preemptors
 	}
-	g.enterStage()
+	s.enterStage(g)
 	g.group.ranked = false
-	g.group.changes++
+	if !reflect.DeepEqual(asked, spec) {
+		s.mayFit(g.group)
+	}
 	for _, problem := range problems {
 		if problem.OnObject {
 			s.report(g, nil, &g.told, problem)

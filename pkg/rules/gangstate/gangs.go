@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Gangs is every gang of one scheduler profile. It is not safe for concurrent
@@ -31,6 +32,8 @@ type Gangs struct {
 	withdrawals map[types.NamespacedName]sets.Set[types.UID]
 	// closed: no member is let through yet, see Open.
 	closed bool
+	// lastChange numbers the changes of all groups: none is taken for one of a group that had the same name before.
+	lastChange int
 
 	effects Effects
 }
@@ -93,6 +96,12 @@ func (s *Gangs) takeEffects() Effects {
 	e := s.effects
 	s.effects = Effects{}
 	return e
+}
+
+// mayFit notes that something about a group has changed after which it may fit.
+func (s *Gangs) mayFit(grp *group) {
+	s.lastChange++
+	grp.changes = s.lastChange
 }
 
 // markChanged notes that there may be something new to say about a gang, or about the group of its name.
@@ -209,7 +218,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	if m.coming() {
-		g.group.changes++
+		s.mayFit(g.group)
 	}
 	if len(g.members) == 1 {
 		s.reportOneSided(g)
@@ -245,8 +254,8 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 			s.redefine(g, now)
 		}
 	}
-	if m.coming() && !came {
-		g.group.changes++
+	if m.coming() && (!came || !objectstate.AsksForTheSame(was.pod, pod)) {
+		s.mayFit(g.group)
 	}
 	if a, b := gangspec.OriginOf(was.pod), gangspec.OriginOf(pod); a.Series != b.Series || a.Issue != b.Issue {
 		g.incarnation.seeAgain(podsOf(g.sorted(func(*member) bool { return true })))

@@ -43,8 +43,8 @@ type group struct {
 	notBefore time.Time
 	// tried: an attempt was made since the group came together.
 	tried bool
-	// changes counts what has changed about the group itself, after which it may fit. roomFor is what room is made for if
-	// that is not the group: its only pod.
+	// changes is the number of the last change of the group itself after which it may fit. roomFor is what room is made
+	// for if that is not the group: its only pod.
 	changes int
 	roomFor string
 	// replans counts the plans of this round that failed while they were followed.

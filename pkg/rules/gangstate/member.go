@@ -48,6 +48,8 @@ type member struct {
 	admitted bool
 	// waitingSince is since when its binding waits for a decision from here; zero if it does not.
 	waitingSince time.Time
+	// keepsPlace: it is returning from Permit, and its place stays held for it; see keepPart.
+	keepsPlace bool
 	// expired: the wait time of its gang ran out while it was waiting.
 	expired bool
 	// marked: the timeout annotation was seen on it. Gone again, it revives.

@@ -84,6 +84,7 @@ func (s *Gangs) form(gangs []*gang) {
 	for _, member := range gangs {
 		s.noteApart(member)
 	}
+	s.mayFit(joint)
 	s.admitGroup(joint)
 }
 

@@ -30,7 +30,9 @@ func (s *Gangs) unreserveMember(m *member) {
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state = Returning })
 		m.gang.group.resendAfter = firstResend
-	case Pending, Released, Bound, Returning:
+	case Returning:
+		m.keepsPlace = false
+	case Pending, Released, Bound:
 	}
 }
 

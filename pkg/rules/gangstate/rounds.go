@@ -39,6 +39,24 @@ func (s *Gangs) endFailedRound(grp *group, now time.Time) {
 	s.enterPhase(grp, awaiting, now)
 	if grp.strict() {
 		s.unreserve(grp)
+	} else {
+		s.keepPart(grp)
+	}
+}
+
+// keepPart makes members that are held at Permit planned ones, with the same places: a plan can move these, and they
+// make way for other gangs. They are rejected first.
+func (s *Gangs) keepPart(grp *group) {
+	for _, g := range grp.gangs {
+		if g.hasStarted() {
+			continue
+		}
+		for _, m := range g.members {
+			if m.state == Held {
+				s.unreserveMember(m)
+				m.keepsPlace = true
+			}
+		}
 	}
 }
 
@@ -77,7 +95,7 @@ func (s *Gangs) endRound(grp *group, round time.Duration, now time.Time) {
 	s.failRound(grp, now)
 	s.unreserve(grp)
 	grp.clocks.round = time.Time{}
-	grp.changes++
+	s.mayFit(grp)
 	for _, g := range grp.gangs {
 		s.updatePhase(g, now)
 	}

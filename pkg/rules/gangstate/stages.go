@@ -1,7 +1,7 @@
 package gangstate
 
 // enterStage adapts the minimum to the members that there are.
-func (g *gang) enterStage() {
+func (s *Gangs) enterStage(g *gang) {
 	if len(g.asked.Stages) == 0 {
 		return
 	}
@@ -10,7 +10,7 @@ func (g *gang) enterStage() {
 	if at := g.asked.AtStage(stage); at.Min != g.spec.Min {
 		g.spec = at
 		g.group.ranked = false
-		g.group.changes++
+		s.mayFit(g.group)
 	}
 }
 

@@ -63,7 +63,7 @@ func (g *gang) admitsSingly() bool { return g.hasStarted() && g.evicting == 0 }
 // updateStarted finds out whether the gang has started, and since when it is broken. It has to be called when the
 // number of members that run may have changed.
 func (s *Gangs) updateStarted(g *gang, now time.Time) {
-	g.enterStage()
+	s.enterStage(g)
 	running, whole := g.running(), g.minimumRuns()
 	if whole && running > 0 && g.begin != started {
 		g.expect(now)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -175,27 +177,48 @@ func TestStoriesOfCorners(t *testing.T) {
 				"a second later: a/x 2 bound",
 			},
 		},
-		"a NonStrict member that waits beyond the framework's limit keeps its place": {
+		"a NonStrict gang whose round fails keeps its places": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, of("x"), needs(3), says(modeKey, "NonStrict"), says(waitKey, "1h"))...)
+				c.add(podsNamed("p", 3, of("x"), needs(3), says(modeKey, "NonStrict"))...)
 				c.step()
 				c.step()
 				c.room["n"] = 2 // another pod was faster
 				c.outcome("one lacks")
-				c.now = c.now.Add(MaxPermitWait)
-				for _, id := range []types.UID{"p1", "p2"} {
-					c.unreserve(id)
-				}
-				c.outcome("the framework rejected both")
 				c.note("%d taken", c.used()["n"])
 				c.grow("n", 1)
 				c.later(20*time.Second, "there is room again")
 			},
-			want: []string{
-				"one lacks: a/x 1 pending 2 held", "the framework rejected both: a/x 1 pending 2 planned",
-				"2 taken", "there is room again: a/x 3 bound",
+			want: []string{"one lacks: a/x 1 pending 2 planned", "2 taken", "there is room again: a/x 3 bound"},
+		},
+		"two NonStrict gangs whose rounds failed make way for each other": {
+			room: map[string]int{"n": 3, "m": 3},
+			play: func(c *cluster) {
+				for _, node := range []string{"n", "m"} {
+					c.during(types.UID(node+"2"), func() { c.room[node] = 2 })
+					c.bring(podsNamed(node, 3, of("on-"+node), needs(3), says(modeKey, "NonStrict"), only(node))...)
+				}
+				c.look("each holds two of four places")
+				for _, node := range []string{"n", "m"} {
+					c.change(node, func(p *v1.Pod) { delete(p.Labels, nodeLabel) })
+				}
+				c.changed()
+				c.later(time.Minute, "they may go anywhere")
 			},
+			want: []string{
+				"each holds two of four places: a/on-m 1 pending 2 planned, a/on-n 1 pending 2 planned",
+				"they may go anywhere: a/on-m 3 bound, a/on-n 2 pending 1 planned",
+			},
+		},
+		"and for a gang that comes before them": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.during("p2", func() { c.room["n"] = 2 })
+				c.bring(podsNamed("p", 3, of("young"), needs(3), says(modeKey, "NonStrict"))...)
+				c.bring(podsNamed("q", 2, of("old"), needs(2), aged(time.Hour))...)
+				c.look("the old one comes")
+			},
+			want: []string{"the old one comes: a/old 2 bound, a/young 3 pending"},
 		},
 		"a NonStrict member whose binding is called off leaves its place to who comes": {
 			room: map[string]int{"n": 3},
@@ -208,7 +231,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.unreserve("p1")
 				c.outcome("a preemptor has called p1 off")
 			},
-			want: []string{"one lacks: a/x 1 pending 2 held", "a preemptor has called p1 off: a/x 2 pending 1 held"},
+			want: []string{"one lacks: a/x 1 pending 2 planned", "a preemptor has called p1 off: a/x 2 pending 1 planned"},
 		},
 		"a Strict member that waits beyond the framework's limit is planned again": {
 			room: map[string]int{"n": 3},

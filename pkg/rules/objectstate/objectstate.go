@@ -5,6 +5,7 @@
 package objectstate
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,6 +33,12 @@ func OccupiesNode(pod *v1.Pod) bool { return pod.Spec.NodeName != "" && !HasEnde
 
 // StaysOnNode reports whether a pod has a node, has not ended and is not being deleted.
 func StaysOnNode(pod *v1.Pod) bool { return OccupiesNode(pod) && pod.DeletionTimestamp == nil }
+
+// AsksForTheSame reports whether two versions of a pod ask the scheduler for the same: by their spec, labels and
+// annotations.
+func AsksForTheSame(a, b *v1.Pod) bool {
+	return a.Generation == b.Generation && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+}
 
 // WaitCondition returns the condition of a pod that says why it waits; nil for none.
 func WaitCondition(pod *v1.Pod) *v1.PodCondition {
