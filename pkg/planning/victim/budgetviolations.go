@@ -64,9 +64,6 @@ func (s *spending) count(pods []Pod, n int) {
 
 // spendAllowed counts the pods that violate nothing, one after the other.
 func (s *spending) spendAllowed(pods []Pod) (granted, violating []Pod) {
-	if len(s.allowed) == 0 || !slices.ContainsFunc(pods, func(p Pod) bool { return len(p.Guards) > 0 }) {
-		return pods, nil
-	}
 	for _, pod := range pods {
 		if s.violatedBy(pod) {
 			violating = append(violating, pod)

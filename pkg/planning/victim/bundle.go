@@ -121,16 +121,12 @@ func split(need Vector, g *Gang, spent *spending) []Bundle {
 		return nil
 	}
 	slices.SortFunc(local, func(a, b Pod) int { return comparePods(need, a, b) })
-	if g.broken() {
-		granted, violating := spent.spendAllowed(local)
-		spent.undo(granted...)
-		return []Bundle{makeBundle(need, Bundle{Kind: Safe, Gang: g, Broken: true, Pods: append(granted, violating...)})}
-	}
-	safe, core := g.splitSurplus(local, spent)
+	broken := g.broken()
+	safe, core := g.splitSurplus(local, broken, spent)
 	spent.undo(safe...)
 	var bundles []Bundle
 	if len(safe) > 0 {
-		bundles = append(bundles, makeBundle(need, Bundle{Kind: Safe, Gang: g, Pods: safe}))
+		bundles = append(bundles, makeBundle(need, Bundle{Kind: Safe, Gang: g, Broken: broken, Pods: safe}))
 	}
 	if len(core) > 0 && !protected {
 		for _, pod := range g.Pods {

@@ -34,10 +34,13 @@ func (g *Gang) surplus(least map[string]int, of func(Pod) string) surplus {
 	return s
 }
 
-// splitSurplus divides pods of a healthy gang into those beyond its minimum and the rest, in their order, except that
-// those that violate a PodDisruptionBudget come last.
-func (g *Gang) splitSurplus(pods []Pod, spent *spending) (safe, core []Pod) {
+// splitSurplus divides pods of a gang into those beyond its minimum, or all if it is broken, and the rest, in their
+// order, except that those that violate a PodDisruptionBudget come last. It spends those beyond the minimum.
+func (g *Gang) splitSurplus(pods []Pod, broken bool, spent *spending) (safe, core []Pod) {
 	left, bound := len(g.Pods)-g.Min, g.surpluses()
+	if broken {
+		left, bound = len(pods), nil
+	}
 	divide := func(pod Pod) {
 		if left <= 0 || slices.ContainsFunc(bound, func(s surplus) bool { return s.byName[s.of(pod)] <= 0 }) {
 			core = append(core, pod)
