@@ -8,21 +8,16 @@ import (
 
 // spending is what evicted pods use up of PodDisruptionBudgets. Without budgets no pod violates any.
 type spending struct {
-	// allowed is how many more pods each budget lets go in all, spent how many go.
-	allowed []int
-	spent   map[int]int
-	// claims are pods counted in spent from the start, whether they go or not.
+	// left is how many more pods each budget lets go; negative if more have gone.
+	left []int
+	// claims are pods counted from the start, whether they go or not.
 	claims map[types.UID]bool
 }
 
 func newSpending(allowed []int, claims ...Pod) *spending {
-	s := &spending{allowed: allowed}
-	if len(allowed) == 0 {
-		return s
-	}
-	s.spent = map[int]int{}
+	s := &spending{left: slices.Clone(allowed)}
 	s.spend(claims...)
-	s.claims = map[types.UID]bool{}
+	s.claims = make(map[types.UID]bool, len(claims))
 	for _, pod := range claims {
 		s.claims[pod.UID] = true
 	}
@@ -31,11 +26,11 @@ func newSpending(allowed []int, claims ...Pod) *spending {
 
 // violatedBy reports whether others use up a budget that covers a pod.
 func (s *spending) violatedBy(pod Pod) bool {
-	if len(s.allowed) == 0 || s.claims[pod.UID] {
+	if len(s.left) == 0 || s.claims[pod.UID] {
 		return false
 	}
 	for budget := range pod.Guards {
-		if s.spent[budget] >= s.allowed[budget] {
+		if s.left[budget] <= 0 {
 			return true
 		}
 	}
@@ -43,13 +38,13 @@ func (s *spending) violatedBy(pod Pod) bool {
 }
 
 // spend counts pods that go, whether they violate a budget or not.
-func (s *spending) spend(pods ...Pod) { s.count(pods, 1) }
+func (s *spending) spend(pods ...Pod) { s.add(pods, -1) }
 
 // undo undoes spend.
-func (s *spending) undo(pods ...Pod) { s.count(pods, -1) }
+func (s *spending) undo(pods ...Pod) { s.add(pods, 1) }
 
-func (s *spending) count(pods []Pod, n int) {
-	if len(s.allowed) == 0 {
+func (s *spending) add(pods []Pod, n int) {
+	if len(s.left) == 0 {
 		return
 	}
 	for _, pod := range pods {
@@ -57,7 +52,7 @@ func (s *spending) count(pods []Pod, n int) {
 			continue
 		}
 		for budget := range pod.Guards {
-			s.spent[budget] += n
+			s.left[budget] += n
 		}
 	}
 }
