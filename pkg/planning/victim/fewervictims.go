@@ -20,7 +20,7 @@ var candidateLimits = [...]int{maxSets, 64, 32}
 
 // replaceByFewer looks for fewer victims than those of a list, none of which counts more: one, two or three gangs or
 // pods. The units of the list are removed and charged; so are those that it returns.
-func (s *search) replaceByFewer(list []unit, order Order, violations func([]unit) int) ([]unit, error) {
+func (s *search) replaceByFewer(list []unit) ([]unit, error) {
 	if countPods(list) < 2 || len(list) > maxReplaced {
 		return list, nil
 	}
@@ -28,8 +28,10 @@ func (s *search) replaceByFewer(list []unit, order Order, violations func([]unit
 		return nil, err
 	}
 	s.refund(list)
-	violating := violations(list)
-	few, err := s.findFew(func(set []unit) bool { return order.improves(set, list) && violations(set) <= violating })
+	violating := s.selection(list).Violating
+	few, err := s.findFew(func(set []unit) bool {
+		return s.p.Order.improves(set, list) && s.selection(set).Violating <= violating
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ func (s *search) soloSets() [][]unit {
 				}
 			}
 		}
-		gain[u.at] = Coverage(s.need, freed)
+		gain[u.at] = Coverage(s.p.Need, freed)
 		sets = append(sets, set)
 	}
 	last := func(set []unit) int { return set[len(set)-1].at }

@@ -15,7 +15,7 @@ func TestFewest(t *testing.T) {
 	for seed := range uint64(20000) {
 		c, gangs := random(rand.New(rand.NewPCG(seed, 5)))
 		p := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold}
-		s := newSearch(c, p.Need, nil, p.candidates(nil, nil))
+		s := newSearch(p, c, p.candidates(nil, nil))
 		if len(s.units) > 9 {
 			continue
 		}
@@ -55,8 +55,9 @@ func TestFewest(t *testing.T) {
 // TestFewInTime: no set of few victims is looked at once the time is up, however many there are.
 func TestFewInTime(t *testing.T) {
 	c, gangs := scattered(200, 100)
-	p, looks, most := Problem{Need: c.need(), Gangs: gangs}, 0, 10
-	s := newSearch(c, p.Need, func() bool { return looks >= most }, p.candidates(nil, nil))
+	looks, most := 0, 10
+	p := Problem{Need: c.need(), Gangs: gangs, Expired: func() bool { return looks >= most }}
+	s := newSearch(p, c, p.candidates(nil, nil))
 	list, err := s.findFew(func([]unit) bool {
 		looks++
 		return false
@@ -72,7 +73,7 @@ func TestSpares(t *testing.T) {
 	for seed := range uint64(2000) {
 		c, gangs := random(rand.New(rand.NewPCG(seed, 6)))
 		p := Problem{Need: c.need(), Gangs: gangs, Order: order, Threshold: threshold}
-		s, at := newSearch(c, p.Need, nil, p.candidates(nil, nil)), rand.New(rand.NewPCG(seed, 7))
+		s, at := newSearch(p, c, p.candidates(nil, nil)), rand.New(rand.NewPCG(seed, 7))
 		some := func() []unit {
 			return slices.DeleteFunc(slices.Clone(s.units), func(unit) bool { return at.IntN(2) == 0 })
 		}

@@ -124,7 +124,7 @@ func TestBudgetOracle(t *testing.T) {
 		c, gangs := random(r)
 		left := queued(r, gangs)
 		p := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold}
-		units := newSearch(c, p.Need, nil, p.candidates(nil, nil)).units
+		units := newSearch(p, c, p.candidates(nil, nil)).units
 		if len(units) > 9 {
 			continue
 		}

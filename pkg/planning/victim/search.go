@@ -21,12 +21,9 @@ func compareUnits(a, b unit) int { return cmp.Compare(a.at, b.at) }
 
 // search tries units. Every list of units is in the order in which they go, Safe ones before Whole ones.
 type search struct {
-	trial   Trial
-	need    Vector
-	expired func() bool
-	// attracts is [Problem.Attracts].
-	attracts func(Pod) bool
-	units    []unit
+	p     Problem
+	trial Trial
+	units []unit
 	// budget has granted the units decided to go; nil for no limit.
 	budget Budget
 	// stays marks units decided to stay, by index.
@@ -41,8 +38,11 @@ type search struct {
 const maxChoices = 16
 
 // newSearch returns a search among sorted bundles, with nothing removed.
-func newSearch(trial Trial, need Vector, expired func() bool, bundles []Bundle) *search {
-	s := &search{trial: trial, need: need, expired: expired, choices: maxChoices}
+func newSearch(p Problem, trial Trial, bundles []Bundle) *search {
+	s := &search{p: p, trial: trial, choices: maxChoices}
+	if p.Budget != nil {
+		s.budget = p.Budget()
+	}
 	add := func(b *Bundle, pods []Pod) { s.units = append(s.units, unit{b, pods, len(s.units)}) }
 	for i := range bundles {
 		b := &bundles[i]
@@ -60,7 +60,7 @@ func newSearch(trial Trial, need Vector, expired func() bool, bundles []Bundle) 
 
 // timeIsUp reports whether the search must end early.
 func (s *search) timeIsUp() bool {
-	s.cutShort = s.cutShort || s.expired != nil && s.expired()
+	s.cutShort = s.cutShort || s.p.Expired != nil && s.p.Expired()
 	return s.cutShort
 }
 
@@ -103,7 +103,7 @@ func (s *search) extend(decided []unit) ([]unit, bool, error) {
 	}
 	candidates := s.undecided(decided)
 	list, fits, err := s.prefix(candidates)
-	if err == nil && !fits && s.attracts != nil {
+	if err == nil && !fits && s.p.Attracts != nil {
 		if others := s.unattractive(candidates); len(others) < len(candidates) {
 			list, fits, err = s.prefix(others)
 		}
@@ -142,7 +142,7 @@ func (s *search) extend(decided []unit) ([]unit, bool, error) {
 
 // unattractive returns the units without a pod that attracts the preemptor.
 func (s *search) unattractive(list []unit) []unit {
-	return slices.DeleteFunc(slices.Clone(list), func(u unit) bool { return slices.ContainsFunc(u.pods, s.attracts) })
+	return slices.DeleteFunc(slices.Clone(list), func(u unit) bool { return slices.ContainsFunc(u.pods, s.p.Attracts) })
 }
 
 // undecided returns the units that are not decided and that the budget would grant, each alone.
@@ -407,12 +407,13 @@ func (s *search) selection(victims []unit) Selection {
 		bundles = append(bundles, b)
 	}
 	out := Selection{CutShort: s.cutShort}
-	for _, b := range joined(s.need, bundles) {
-		b = makeBundle(s.need, b)
+	for _, b := range joined(s.p.Need, bundles) {
+		b = makeBundle(s.p.Need, b)
 		out.Bundles = append(out.Bundles, b)
 		if b.Broken {
 			out.Remnants = append(out.Remnants, b.remnants()...)
 		}
 	}
+	out.Violating, _ = out.violations(s.p.Allowed)
 	return out
 }

@@ -107,8 +107,8 @@ func TestCutShort(t *testing.T) {
 func TestNoTrialOnceTimeIsUp(t *testing.T) {
 	for choices, want := range map[int]int{1: 1, 2: 0} {
 		c, gangs := scattered(64, 8)
-		p := Problem{Need: c.need(), Gangs: gangs}
-		s := newSearch(c, p.Need, func() bool { return true }, p.candidates(nil, nil))
+		p := Problem{Need: c.need(), Gangs: gangs, Expired: func() bool { return true }}
+		s := newSearch(p, c, p.candidates(nil, nil))
 		s.choices = maxChoices - choices
 		must.Succeed(t, s.remove(s.units))
 		_, err := s.restoreUnneeded(s.units)

@@ -86,12 +86,10 @@ func (s Selection) Gain() (sum float64) {
 func (p Problem) Select(trial Trial) (Selection, bool, error) {
 	first, found, err := p.choose(trial, nil, nil)
 	if err != nil || !found {
-		return Selection{CutShort: first.CutShort, OverBudget: first.OverBudget}, false, err
+		return first, false, err
 	}
-	violating, granted := first.violations(p.Allowed)
-	first.Violating = violating
-	first.CutShort = first.CutShort || violating > 0 && p.Expired != nil && p.Expired()
-	if violating == 0 || first.CutShort {
+	first.CutShort = first.CutShort || first.Violating > 0 && p.Expired != nil && p.Expired()
+	if first.Violating == 0 || first.CutShort {
 		return first, true, nil
 	}
 	// Other victims may violate less. Victims of the first choice that violate nothing have a claim on their budgets: they
@@ -99,11 +97,11 @@ func (p Problem) Select(trial Trial) (Selection, bool, error) {
 	if err := trial.Restore(first.Pods()); err != nil {
 		return Selection{}, false, fmt.Errorf("restoring the first choice: %w", err)
 	}
+	_, granted := first.violations(p.Allowed)
 	second, found, err := p.choose(trial, p.Allowed, granted)
 	if err != nil {
 		return Selection{}, false, err
 	}
-	second.Violating, _ = second.violations(p.Allowed)
 	first.CutShort = second.CutShort
 	if found && second.Harm().Compare(first.Harm()) < 0 {
 		return second, true, nil
@@ -117,17 +115,10 @@ func (p Problem) Select(trial Trial) (Selection, bool, error) {
 // choose chooses victims, given what PodDisruptionBudgets allow and the pods with a claim on them. If it finds none,
 // none is removed in the trial.
 func (p Problem) choose(trial Trial, allowed []int, claims []Pod) (Selection, bool, error) {
-	s := newSearch(trial, p.Need, p.Expired, p.candidates(allowed, claims))
-	s.attracts = p.Attracts
-	if p.Budget != nil {
-		s.budget = p.Budget()
-	}
+	s := newSearch(p, trial, p.candidates(allowed, claims))
 	victims, found, err := s.find()
 	if err == nil && found {
-		victims, err = s.replaceByFewer(victims, p.Order, func(list []unit) int {
-			n, _ := s.selection(list).violations(p.Allowed)
-			return n
-		})
+		victims, err = s.replaceByFewer(victims)
 	}
 	if err != nil || !found {
 		return Selection{CutShort: s.cutShort, OverBudget: s.overBudget}, false, err
