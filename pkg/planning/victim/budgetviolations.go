@@ -99,7 +99,7 @@ func (s *spending) markViolating(order Order, bundles []Bundle) []Bundle {
 	return guarded
 }
 
-// joined joins the parts of divided bundles again, those that violated nothing first.
+// joined joins bundles of one kind of a gang, and computes their values. Their pods are in the order of the bundles.
 func joined(need Vector, bundles []Bundle) []Bundle {
 	type key struct {
 		gang string
@@ -108,15 +108,17 @@ func joined(need Vector, bundles []Bundle) []Bundle {
 	at := make(map[key]int, len(bundles))
 	var list []Bundle
 	for _, b := range bundles {
-		b.violating = false
 		id := key{b.Gang.ID, b.Kind}
 		if i, ok := at[id]; ok {
-			b.Pods = slices.Concat(list[i].Pods, b.Pods)
-			list[i] = makeBundle(need, b)
+			list[i].Pods = append(list[i].Pods, b.Pods...)
 			continue
 		}
+		b.Pods, b.violating = slices.Clone(b.Pods), false
 		at[id] = len(list)
 		list = append(list, b)
+	}
+	for i, b := range list {
+		list[i] = makeBundle(need, b)
 	}
 	return list
 }

@@ -395,21 +395,13 @@ func (s *search) restore(list []unit) error {
 
 // selection returns the outcome for sorted units that go.
 func (s *search) selection(victims []unit) Selection {
-	var bundles []Bundle
+	bundles := make([]Bundle, len(victims))
 	for i, u := range victims {
-		if i > 0 && u.bundle == victims[i-1].bundle {
-			last := &bundles[len(bundles)-1]
-			last.Pods = append(last.Pods, u.pods...)
-			continue
-		}
-		b := *u.bundle
-		b.Pods = slices.Clone(u.pods)
-		bundles = append(bundles, b)
+		bundles[i] = *u.bundle
+		bundles[i].Pods = u.pods
 	}
-	out := Selection{CutShort: s.cutShort}
-	for _, b := range joined(s.p.Need, bundles) {
-		b = makeBundle(s.p.Need, b)
-		out.Bundles = append(out.Bundles, b)
+	out := Selection{Bundles: joined(s.p.Need, bundles), CutShort: s.cutShort}
+	for _, b := range out.Bundles {
 		if b.Broken {
 			out.Remnants = append(out.Remnants, b.remnants()...)
 		}
