@@ -6,29 +6,23 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 )
 
-// capacity returns how many gangs like a part fit in each of its domains. It takes from free what they use.
-func capacity(p *defrag.Problem, part int, free [][]int64) []int {
-	want := p.Want[part]
-	counts := make([]int, len(want.Domains))
-	for i, domain := range want.Domains {
-		counts[i] = defrag.Capacity(free, domain, want.Classes,
-			func(class, node int) bool { return p.FitsMember(part, class, node) })
-	}
-	return counts
-}
-
-// freeOf returns what each node has free once moves are done.
-func freeOf(p *defrag.Problem, moves []defrag.Move) [][]int64 {
-	free := make([][]int64, len(p.Nodes))
+// capacity returns how many gangs like the first part fit in each of its domains once moves are done, and what each
+// node has free then beside them.
+func capacity(p *defrag.Problem, moves []defrag.Move) (counts []int, left [][]int64) {
+	left = make([][]int64, len(p.Nodes))
 	for i, node := range p.Nodes {
-		free[i] = slices.Clone(node.Free)
+		left[i] = slices.Clone(node.Free)
 	}
 	for _, m := range moves {
 		pod := p.Pods[m.Pod]
 		for column, amount := range pod.Request {
-			free[pod.Node][column] += amount
-			free[m.To][column] -= amount
+			left[pod.Node][column] += amount
+			left[m.To][column] -= amount
 		}
 	}
-	return free
+	for _, domain := range p.Want[0].Domains {
+		counts = append(counts, defrag.Capacity(left, domain, p.Want[0].Classes,
+			func(class, node int) bool { return p.FitsMember(0, class, node) }))
+	}
+	return counts, left
 }

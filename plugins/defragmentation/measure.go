@@ -71,8 +71,8 @@ func (r *round) measure(d *demand, p *problem) {
 	}
 	r.seen.of.Insert(d)
 	shape, key := p.shapeOf(d)
-	free := freeOf(&p.Problem, nil)
-	for i, n := range capacity(&p.Problem, 0, free) {
+	counts, _ := capacity(&p.Problem, nil)
+	for i, n := range counts {
 		if i == mostDomains {
 			break
 		}

@@ -388,11 +388,11 @@ func asksOf(candidate evictions.Candidate) resource.Vector {
 
 // setAside takes the room of the gangs of the shape that fit already: more have to fit beside them.
 func (p *problem) setAside() {
-	free := freeOf(&p.Problem, nil)
-	for _, n := range capacity(&p.Problem, 0, free) {
+	counts, left := capacity(&p.Problem, nil)
+	for _, n := range counts {
 		p.before += int32(n)
 	}
 	for i := range p.Nodes {
-		p.Nodes[i].Free = free[i]
+		p.Nodes[i].Free = left[i]
 	}
 }

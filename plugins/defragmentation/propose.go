@@ -104,8 +104,8 @@ func (p *problem) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
 	case !d.waits() || !p.plain():
 		return nil
 	}
-	before, after := capacity(&p.Problem, 0, freeOf(&p.Problem, nil)), capacity(&p.Problem, 0,
-		freeOf(&p.Problem, plan.Moves))
+	before, _ := capacity(&p.Problem, nil)
+	after, _ := capacity(&p.Problem, plan.Moves)
 	c := &v1alpha1.GangCapacity{}
 	key := d.attempt.Gangs[0].Spec.RequiredTopology
 	for i := range before {
