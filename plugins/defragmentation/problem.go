@@ -305,16 +305,11 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 		p.Groups, p.asks = append(p.Groups, p.groupOf(c, candidate, g)), append(p.asks, asksOf(candidate))
 	}
 	for _, one := range g.Pods {
-		pod := c.Pod(one.UID)
 		at, there := c.Place(one.UID)
-		if one.Protected || !there || pod == nil {
+		if one.Protected || !there {
 			continue
 		}
-		var limits []int
-		for limit := range c.Budgets.Guards(pod) {
-			limits = append(limits, limit)
-		}
-		slices.Sort(limits)
+		pod := c.Pod(one.UID)
 		var of *gangstate.RunningGang
 		var stays []string
 		key, _, _ := gangspec.KeyOf(pod)
@@ -328,12 +323,12 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 				of = f
 			}
 		}
-		asked := ledger.DemandOf(at.Info).Request
-		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group, Limits: limits}
-		one.Kind = p.kind(pod, one)
+		movable := defrag.Pod{Node: at.Node, Request: p.vector(one.Request), Cost: p.cost(c.Now, pod), Group: group,
+			Limits: sortedKeys(one.Guards)}
+		movable.Kind = p.kind(pod, movable)
 		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, of), append(p.requests,
-			asked), append(p.stays, stays)
-		p.Pods = append(p.Pods, one)
+			one.Request), append(p.stays, stays)
+		p.Pods = append(p.Pods, movable)
 	}
 }
 
