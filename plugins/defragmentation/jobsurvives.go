@@ -22,11 +22,7 @@ var makers = []string{"ReplicaSet.apps", "StatefulSet.apps", "ReplicationControl
 // madeAgain reports whether the controller of a pod is one that replaces it when it is evicted. What other controllers
 // do is not known here: a workflow, say, may take the eviction for a failure of all that has run so far.
 func (r *round) madeAgain(ref *metav1.OwnerReference) bool {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil {
-		return false
-	}
-	kind := schema.GroupKind{Group: gv.Group, Kind: ref.Kind}.String()
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind().String()
 	return slices.Contains(makers, kind) || slices.Contains(r.args.ControllerKinds, kind)
 }
 

@@ -3,7 +3,6 @@ package defragmentation
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -60,7 +59,7 @@ func (d *demand) isFor(goal v1alpha1.DefragmentationGoal) bool {
 // first; 2. how long they wait, the longest first; 3. name.
 func (pl *Defragmentation) waiting() []*demand {
 	var list []*demand
-	for _, name := range slices.Sorted(maps.Keys(pl.scheduler.Profiles)) {
+	for _, name := range sortedKeys(pl.scheduler.Profiles) {
 		fw := pl.scheduler.Profiles[name]
 		for _, attempt := range pl.scheduler.Gangs.Waiting(name) {
 			key := attempt.Gangs[0].Key.String()
