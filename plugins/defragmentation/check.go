@@ -23,9 +23,8 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 	plan *defrag.Plan) (places map[types.UID]string, refused string, err error) {
 	for i, move := range plan.Moves {
 		pod := p.pods[move.Pod]
-		source := p.Pods[move.Pod].Node
-		copied := copyOf(pod, i)
-		switch goesOn, err := r.survives(ctx, pod); {
+		copied := copyOf(pod.Pod, i)
+		switch goesOn, err := r.survives(ctx, pod.Pod); {
 		case err != nil:
 			return nil, "", err
 		case !goesOn:
@@ -34,7 +33,7 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 				fmt.Sprintf("Job %s of pod %s/%s would take its eviction for a failure: give it a podFailurePolicy that ignores "+
 					"DisruptionTarget", metav1.GetControllerOf(pod).Name, pod.Namespace, pod.Name), nil
 		}
-		if !r.within(p.requests[move.Pod], p.simulation.Node(move.To)) {
+		if !r.within(pod.request, p.simulation.Node(move.To)) {
 			p.refuse(move.Pod, move.To)
 			return map[types.UID]string{}, fmt.Sprintf("node %s would be used by more than protectionThresholds allow",
 				p.nodeName(move.To)), nil
@@ -48,12 +47,7 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 			return map[types.UID]string{}, fmt.Sprintf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name, p.nodeName(move.To),
 				status.Message()), nil
 		}
-		info := infoOf(p.simulation.Node(source), pod.UID)
-		if info == nil {
-			return nil, "", fmt.Errorf("trying to move pod %s/%s: it is not on node %s", pod.Namespace, pod.Name,
-				p.nodeName(source))
-		}
-		if err := p.simulation.Remove(ctx, info, source); err != nil {
+		if err := p.simulation.Remove(ctx, pod.info, p.Pods[move.Pod].Node); err != nil {
 			return nil, "", err
 		}
 		if err := p.simulation.Add(ctx, copied, move.To); err != nil {
@@ -99,13 +93,4 @@ func copyOf(pod *v1.Pod, number int) *v1.Pod {
 	}
 	copied.Spec.Priority = pod.Spec.Priority
 	return copied
-}
-
-func infoOf(node fwk.NodeInfo, pod types.UID) fwk.PodInfo {
-	for _, info := range node.GetPods() {
-		if info.GetPod().UID == pod {
-			return info
-		}
-	}
-	return nil
 }

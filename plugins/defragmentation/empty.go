@@ -189,7 +189,7 @@ func (p *problem) unitsOf(key string) map[string][]int {
 // leaveOut makes pods immovable that do not request a resource; with an empty name, it changes nothing.
 func (p *problem) leaveOut(name v1.ResourceName) {
 	if name != "" {
-		p.keepPods(func(pod int) bool { return p.requests[pod][name] > 0 })
+		p.keepPods(func(pod int) bool { return p.pods[pod].request[name] > 0 })
 	}
 }
 
@@ -198,12 +198,11 @@ func (p *problem) keepPods(which func(pod int) bool) {
 	n := 0
 	for i := range p.Pods {
 		if which(i) {
-			p.Pods[n], p.pods[n], p.gang[n], p.requests[n], p.stays[n] = p.Pods[i], p.pods[i], p.gang[i],
-				p.requests[i], p.stays[i]
+			p.Pods[n], p.pods[n] = p.Pods[i], p.pods[i]
 			n++
 		}
 	}
-	p.Pods, p.pods, p.gang, p.requests, p.stays = p.Pods[:n], p.pods[:n], p.gang[:n], p.requests[:n], p.stays[:n]
+	p.Pods, p.pods = p.Pods[:n], p.pods[:n]
 }
 
 // staying returns the pods on some nodes that would have to be moved, and may not be, each with why. Pods of DaemonSets

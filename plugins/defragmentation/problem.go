@@ -39,16 +39,12 @@ type problem struct {
 	gangOf  []int
 	// sliced: some of the gangs are in slices.
 	sliced bool
-	pods   []*v1.Pod
-	// requests are what the pods ask for.
-	requests []resource.Vector
+	// pods are those that may be moved, as in Pods.
+	pods []movablePod
 	// kinds number the pods that are interchangeable.
 	kinds ordinals
-	// gang is what runs of the gang of each pod; nil for none. asks is what all running pods of each group ask for.
-	gang []*gangstate.RunningGang
-	// stays are the topologies in which each pod has to stay in its domain: its gang, or its slice of it, is there.
-	stays [][]string
-	asks  []resource.Vector
+	// asks is what all running pods of each group ask for.
+	asks []resource.Vector
 	// units are the units to empty.
 	units [][]int
 	// before is how many gangs of the shape fit already, where more are to fit.
@@ -63,6 +59,17 @@ type problem struct {
 	usedUp []string
 	// required is the node affinity that pods require, by UID.
 	required map[types.UID]nodeaffinity.RequiredNodeAffinity
+}
+
+// movablePod is a pod that may be moved.
+type movablePod struct {
+	*v1.Pod
+	info    fwk.PodInfo
+	request resource.Vector
+	// gang is what runs of its gang; nil for none.
+	gang *gangstate.RunningGang
+	// stays are the topologies in which it has to stay in its domain: its gang, or its slice of it, is there.
+	stays []string
 }
 
 // ban is of pods that are interchangeable, from a node.
@@ -97,7 +104,11 @@ func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulat
 		p.group(candidates, g)
 	}
 	p.Limits = candidates.Budgets.Allowed()
-	p.usedUp = candidates.Budgets.UsedUp(p.pods)
+	movable := make([]*v1.Pod, len(p.pods))
+	for i, pod := range p.pods {
+		movable[i] = pod.Pod
+	}
+	p.usedUp = candidates.Budgets.UsedUp(movable)
 	p.FitsMember = func(part, class, node int) bool {
 		return r.nodes.Has(room.Node(node).Node().Name) && room.Usable(p.classes[p.gangOf[part]][class], node)
 	}
@@ -243,21 +254,21 @@ func (r *round) isTarget(p *problem, at, index int) bool {
 	node := info.Node()
 	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable ||
 		p.bans[ban{p.Pods[at].Kind, index}] ||
-		!r.within(p.requests[at], info) {
+		!r.within(pod.request, info) {
 		return false
 	}
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && p.fixed[ref.UID] {
 		return false
 	}
 	source := p.simulation.Node(p.Pods[at].Node).Node()
-	for _, key := range p.stays[at] {
+	for _, key := range pod.stays {
 		if domain, ok := source.Labels[key]; !ok || node.Labels[key] != domain {
 			return false
 		}
 	}
 	required, known := p.required[pod.UID]
 	if !known {
-		required = nodeaffinity.GetRequiredNodeAffinity(pod)
+		required = nodeaffinity.GetRequiredNodeAffinity(pod.Pod)
 		p.required[pod.UID] = required
 	}
 	if match, err := required.Match(node); err != nil || !match {
@@ -309,26 +320,22 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 		if one.Protected || !there {
 			continue
 		}
-		pod := c.Pod(one.UID)
-		var of *gangstate.RunningGang
-		var stays []string
-		key, _, _ := gangspec.KeyOf(pod)
+		pod := movablePod{Pod: c.Pod(one.UID), info: at.Info, request: one.Request}
+		key, _, _ := gangspec.KeyOf(pod.Pod)
 		for i := range candidate.Gangs {
 			f := &candidate.Gangs[i]
-			stays = append(stays, f.Slices...)
+			pod.stays = append(pod.stays, f.Slices...)
 			if f.RequiredTopology != "" {
-				stays = append(stays, f.RequiredTopology)
+				pod.stays = append(pod.stays, f.RequiredTopology)
 			}
 			if f.Key == key { // gangs that start together are one candidate
-				of = f
+				pod.gang = f
 			}
 		}
-		movable := defrag.Pod{Node: at.Node, Request: p.vector(one.Request), Cost: p.cost(c.Now, pod), Group: group,
+		numbers := defrag.Pod{Node: at.Node, Request: p.vector(one.Request), Cost: p.cost(c.Now, pod.Pod), Group: group,
 			Limits: sortedKeys(one.Guards)}
-		movable.Kind = p.kind(pod, movable)
-		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, of), append(p.requests,
-			one.Request), append(p.stays, stays)
-		p.Pods = append(p.Pods, movable)
+		numbers.Kind = p.kind(pod.Pod, numbers)
+		p.Pods, p.pods = append(p.Pods, numbers), append(p.pods, pod)
 	}
 }
 

@@ -43,7 +43,7 @@ func (r *round) propose(d *demand, p *problem, plan *defrag.Plan, at map[types.U
 			Namespace: pod.Namespace, PodName: pod.Name, PodUID: pod.UID, SourceNode: p.nodeName(one.Node),
 			TargetNode: p.nodeName(move.To), Bare: metav1.GetControllerOf(pod) == nil, Why: p.why(d, plan, i),
 		}
-		if of := p.gang[move.Pod]; of != nil {
+		if of := pod.gang; of != nil {
 			m.PodGroup, m.SucceededGone = of.Key.Name, int32(of.Gone)
 		}
 		for _, before := range move.After {
@@ -141,7 +141,7 @@ func (p *problem) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost in
 func (p *problem) loss(name v1.ResourceName, pods []int) (lost int64) {
 	moved, own := map[int]int{}, map[int]int64{}
 	for _, pod := range pods {
-		asked := p.requests[pod][name]
+		asked := p.pods[pod].request[name]
 		if group := p.Pods[pod].Group; group >= 0 {
 			moved[group]++
 			own[group] += asked
