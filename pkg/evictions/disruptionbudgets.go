@@ -60,17 +60,15 @@ func (b *Budgets) Allowed() []int {
 
 // UsedUp returns the budgets that cover one of some pods and allow no eviction now, as namespace/name, sorted.
 func (b *Budgets) UsedUp(pods []*v1.Pod) (names []string) {
-	found := map[int]bool{}
 	for _, pod := range pods {
 		for place := range b.Guards(pod) {
-			if b.allowed[place] <= 0 && !found[place] {
-				found[place] = true
+			if b.allowed[place] <= 0 {
 				names = append(names, b.names[place])
 			}
 		}
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // Guards returns the budgets that cover a pod, as indexes into Allowed. The result must not be changed. As in

@@ -18,6 +18,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -189,10 +190,7 @@ func (e *Evictor) inSuspendedJobs(ctx context.Context, left []gangstate.RunningG
 func longestGrace(pods []*v1.Pod) time.Duration {
 	longest := time.Duration(0)
 	for _, pod := range pods {
-		seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
-		if pod.Spec.TerminationGracePeriodSeconds != nil {
-			seconds = *pod.Spec.TerminationGracePeriodSeconds
-		}
+		seconds := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
 		longest = max(longest, time.Duration(seconds)*time.Second)
 	}
 	return longest
