@@ -8,50 +8,36 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// endingPods are the pods on nodes that are being deleted: the nodes by UID. It is safe for concurrent use.
+// endingPods are the pods on nodes that are being deleted. It is safe for concurrent use.
 type endingPods struct {
-	mu    sync.Mutex
-	nodes map[types.UID]string
+	// nodes are the names of their nodes, by UID.
+	nodes sync.Map
 }
 
 func (e *endingPods) podChanged(pod *v1.Pod) {
-	if pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
-		return
+	if pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" {
+		e.nodes.Store(pod.UID, pod.Spec.NodeName)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.nodes == nil {
-		e.nodes = map[types.UID]string{}
-	}
-	e.nodes[pod.UID] = pod.Spec.NodeName
 }
 
-func (e *endingPods) podDeleted(pod *v1.Pod) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.nodes, pod.UID)
-}
+func (e *endingPods) podDeleted(pod *v1.Pod) { e.nodes.Delete(pod.UID) }
 
 // all returns the pods.
 func (e *endingPods) all() map[types.UID]bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	uids := make(map[types.UID]bool, len(e.nodes))
-	for uid := range e.nodes {
-		uids[uid] = true
+	uids := map[types.UID]bool{}
+	for uid := range e.nodes.Range {
+		uids[uid.(types.UID)] = true
 	}
 	return uids
 }
 
 // anyBeside reports whether a pod is ending on one of some nodes that is not among those known.
 func (e *endingPods) anyBeside(known map[types.UID]bool, nodes fwk.NodeInfoLister) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for uid, node := range e.nodes {
-		if known[uid] {
+	for uid, node := range e.nodes.Range {
+		if known[uid.(types.UID)] {
 			continue
 		}
-		if _, err := nodes.Get(node); err == nil {
+		if _, err := nodes.Get(node.(string)); err == nil {
 			return true
 		}
 	}
