@@ -108,11 +108,9 @@ func Validate(object runtime.Object) error {
 	if args.ResourceType != "" {
 		errs = append(errs, resourceName(args.ResourceType, path.Child("resourceType"))...)
 	}
-	switch args.Mode {
-	case "", descheduler.DemandMode, descheduler.ThresholdMode:
-	default:
-		errs = append(errs, field.NotSupported(path.Child("mode"), args.Mode,
-			[]descheduler.DefragmentationMode{descheduler.DemandMode, descheduler.ThresholdMode}))
+	modes := []descheduler.DefragmentationMode{descheduler.DemandMode, descheduler.ThresholdMode}
+	if args.Mode != "" && !slices.Contains(modes, args.Mode) {
+		errs = append(errs, field.NotSupported(path.Child("mode"), args.Mode, modes))
 	}
 	if args.Unit != "" {
 		errs = append(errs, metav1validation.ValidateLabelName(args.Unit, path.Child("unit"))...)
