@@ -30,7 +30,7 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 	case now.Complete && !d.more:
 		return &proposal{}, "there is room for " + d.name + " as things are", nil
 	case now.Hopeless:
-		if key, missing, err := d.missingLabel(); missing || err != nil {
+		if key, err := d.missingLabel(); key != "" || err != nil {
 			return nil, "no node has the label " + key, err
 		}
 		return nil, d.name + " would not fit on the nodes if they were empty", nil
@@ -61,12 +61,11 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 	})
 }
 
-// missingLabel returns a label that the demand requires as its topology and that no node has; missing is false where
-// there is none.
-func (d *demand) missingLabel() (key string, missing bool, err error) {
+// missingLabel returns a label that the demand requires as its topology and that no node has; empty for none.
+func (d *demand) missingLabel() (string, error) {
 	nodes, err := d.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return "", false, fmt.Errorf("listing nodes: %w", err)
+		return "", fmt.Errorf("listing nodes: %w", err)
 	}
 	for _, need := range d.attempt.Gangs {
 		key := need.Spec.RequiredTopology
@@ -74,10 +73,10 @@ func (d *demand) missingLabel() (key string, missing bool, err error) {
 			_, labelled := info.Node().Labels[key]
 			return labelled
 		}) {
-			return key, true, nil
+			return key, nil
 		}
 	}
-	return "", false, nil
+	return "", nil
 }
 
 // withSimulation calls do with the problem of the current cluster.
