@@ -164,7 +164,7 @@ func (c *Candidates) GangsOn(nodes []int, permits func(*v1.Pod) bool, gangsCount
 // unlessProtected returns which pods of gangs that start together may be evicted: none while the gangs are protected.
 func (c *Candidates) unlessProtected(of Owner, running []gangstate.RunningGang,
 	permits func(*v1.Pod) bool) func(*v1.Pod) bool {
-	end := c.Protection.until(of, running, c.broken, c.Now)
+	end := c.protectionEnd(of, running)
 	if !end.After(c.Now) {
 		return permits
 	}

@@ -20,24 +20,23 @@ type Protection struct {
 	Evicted  func(Owner) time.Time
 }
 
-// until returns the end of the protection of gangs that start together, without broken ones; zero for none.
-func (r *Protection) until(of Owner, running []gangstate.RunningGang, broken func(gangstate.RunningGang) bool,
-	now time.Time) time.Time {
-	var end time.Time
+// protectionEnd returns the end of the protection of gangs that start together, without broken ones; zero for none.
+func (c *Candidates) protectionEnd(of Owner, running []gangstate.RunningGang) (end time.Time) {
 	later := func(since time.Time, length time.Duration) {
 		if at := since.Add(length); length > 0 && !since.IsZero() && at.After(end) {
 			end = at
 		}
 	}
+	r := c.Protection
 	for i := range running {
 		f := &running[i]
-		if broken(*f) {
+		if c.broken(*f) {
 			continue
 		}
 		if r.MinRuntime != nil && len(f.Running) > 0 {
 			since := f.RunsSince()
 			if f.Starts() {
-				since = now // its runtime has not begun
+				since = c.Now // its runtime has not begun
 			}
 			later(since, r.MinRuntime(f.Running[0].Pod))
 		}
