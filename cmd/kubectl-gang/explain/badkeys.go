@@ -1,10 +1,10 @@
 package explain
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
@@ -16,23 +16,22 @@ import (
 // pods of it, each once. What depends on the scheduler's configuration is left out.
 func badKeys(gang string, of *view.GangsIn, pods []*v1.Pod) (texts []string) {
 	namespace, name, _ := strings.Cut(gang, "/")
-	var object *gangspec.PodGroupDescription
-	switch {
-	case len(of.PodGroups) > 0:
-		object = gangspec.ReadPodGroup(of.PodGroups[0], &of.PodGroups[0].Spec)
-	case len(of.Natives) > 0:
-		object = gangspec.ReadNative(of.Natives[0])
+	var groups gangspec.PodGroups
+	for _, group := range of.PodGroups {
+		groups.Read(group)
 	}
-	told := sets.New[string]()
+	for _, group := range of.Natives {
+		groups.Read(group)
+	}
+	object := groups.Object()
 	tell := func(problems []gangspec.KeyProblem) {
 		for _, problem := range problems {
-			text := problem.Key + " " + problem.Ignored
+			text := "Not used: " + problem.Key + " " + problem.Ignored
 			if problem.Ignored == "" {
-				text = problem.Fault()
+				text = "Not used: " + problem.Fault()
 			}
-			if problem.Key != v1alpha1.NetworkTopologySpecAnnotation && !told.Has(text) {
-				told.Insert(text)
-				texts = append(texts, "Not used: "+text)
+			if problem.Key != v1alpha1.NetworkTopologySpecAnnotation && !slices.Contains(texts, text) {
+				texts = append(texts, text)
 			}
 		}
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroupreader"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -122,12 +121,12 @@ func (f *follower) read(ctx context.Context, key types.NamespacedName,
 	if err != nil || !found {
 		return false, said, nil, err
 	}
-	podgroupreader.Describe(&said, pg)
+	said.Read(pg)
 	if f.othersServed.Load() {
 		if both, err := objects.Read(ctx, f.client, key, other); err != nil {
 			return false, said, nil, err
 		} else if both {
-			podgroupreader.Describe(&said, other)
+			said.Read(other)
 		}
 	}
 	if pods, err = f.naming(ctx, key); err != nil {

@@ -291,10 +291,10 @@ func TestQueueOfPodGroups(t *testing.T) {
 	for sentence, tc := range queuecases.Cases() {
 		c := &cluster{byNamespace: map[string]string{queuecases.Namespace: queuecases.OfNamespace}, groups: map[gangspec.Key]gangspec.PodGroups{}}
 		if group := tc.Community; group != nil {
-			c.addGroup(gangspec.Community, group, gangspec.ReadPodGroup(group, &group.Spec))
+			c.addGroup(group)
 		}
 		if group := tc.Native; group != nil {
-			c.addGroup(gangspec.Native, group, gangspec.ReadNative(group))
+			c.addGroup(group)
 		}
 		if got := c.queueOf(strip(t, tc.Pod)); got != tc.Want {
 			t.Errorf("%s: queue %q, want %q", sentence, got, tc.Want)

@@ -185,7 +185,7 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 			return fmt.Errorf("listing native PodGroups: %w", err)
 		}
 		for i := range list.Items {
-			c.addGroup(gangspec.Native, &list.Items[i], gangspec.ReadNative(&list.Items[i]))
+			c.addGroup(&list.Items[i])
 		}
 	}
 	if r.watches(coscheduling.Kind) {
@@ -194,8 +194,7 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 			return fmt.Errorf("listing PodGroups of the community: %w", err)
 		}
 		for i := range list.Items {
-			group := &list.Items[i]
-			c.addGroup(gangspec.Community, group, gangspec.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus))
+			c.addGroup(&list.Items[i])
 		}
 	}
 	for key, groups := range c.groups {
@@ -206,10 +205,10 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-func (c *cluster) addGroup(kind gangspec.Kind, object client.Object, said *gangspec.PodGroupDescription) {
+func (c *cluster) addGroup(object client.Object) {
 	key := gangspec.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
 	groups := c.groups[key]
-	groups[kind] = said
+	groups.Read(object)
 	c.groups[key] = groups
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
@@ -38,11 +39,10 @@ func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *P
 
 // ReadWithStatus reads what a community PodGroup says, and how many members ran to success by its status: for readers,
 // who do not see those that are gone.
-func ReadWithStatus(object metav1.Object, spec *communityv1alpha1.PodGroupSpec,
-	status *communityv1alpha1.PodGroupStatus) *PodGroupDescription {
-	o := ReadPodGroup(object, spec)
-	if status.Phase != communityv1alpha1.PodGroupFinished && status.Phase != communityv1alpha1.PodGroupFailed {
-		o.Succeeded = int(status.Succeeded)
+func ReadWithStatus(pg *coscheduling.PodGroup) *PodGroupDescription {
+	o := ReadPodGroup(pg, &pg.Spec)
+	if phase := pg.Status.Phase; phase != communityv1alpha1.PodGroupFinished && phase != communityv1alpha1.PodGroupFailed {
+		o.Succeeded = int(pg.Status.Succeeded)
 	}
 	return o
 }

@@ -5,9 +5,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
@@ -36,6 +38,16 @@ type Ref struct {
 
 // PodGroups are what the PodGroups of a gang say, by their kind; nil where there is none.
 type PodGroups [2]*PodGroupDescription
+
+// Read adds what a PodGroup of either kind says, with its status: see [ReadWithStatus].
+func (p *PodGroups) Read(object metav1.Object) {
+	switch pg := object.(type) {
+	case *coscheduling.PodGroup:
+		p[Community] = ReadWithStatus(pg)
+	case *schedulingv1beta1.PodGroup:
+		p[Native] = ReadNative(pg)
+	}
+}
 
 // OfGang returns those that describe the gang: a native one that makes no gang does not.
 func (p PodGroups) OfGang() PodGroups {

@@ -55,7 +55,7 @@ func Resume(pg *coscheduling.PodGroup, pods []*v1.Pod) *gangstate.History {
 	if !slices.ContainsFunc(pods, isLeft) {
 		return &gangstate.History{}
 	}
-	return gangstate.RecordedHistory(gangspec.ReadWithStatus(pg, &pg.Spec, &pg.Status.PodGroupStatus))
+	return gangstate.RecordedHistory(gangspec.ReadWithStatus(pg))
 }
 
 // FactsOf returns the facts of a gang for its status. Its parameters are those of [gangstate.Observe].

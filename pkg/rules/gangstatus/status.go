@@ -40,10 +40,10 @@ func Of(key gangspec.Key, group *coscheduling.PodGroup, native *schedulingv1beta
 	pods []*v1.Pod) Status {
 	var groups gangspec.PodGroups
 	if group != nil {
-		groups[gangspec.Community] = gangspec.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus)
+		groups.Read(group)
 	}
 	if native != nil {
-		groups[gangspec.Native] = gangspec.ReadNative(native)
+		groups.Read(native)
 	}
 	object := groups.Object()
 	f := FactsOf(key, object, pods, gangstate.RecordedHistory(object))

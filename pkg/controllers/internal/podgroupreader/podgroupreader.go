@@ -60,19 +60,9 @@ func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper,
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg); err != nil {
 			return gangspec.PodGroups{}, fmt.Errorf("reading PodGroup %s: %w", key, err)
 		}
-		Describe(&said, pg)
+		said.Read(pg)
 	}
 	return said, err
-}
-
-// Describe adds what a PodGroup of either kind says to what the PodGroups of its gang say.
-func Describe(said *gangspec.PodGroups, object client.Object) {
-	switch pg := object.(type) {
-	case *coscheduling.PodGroup:
-		said[gangspec.Community] = gangspec.ReadWithStatus(pg, &pg.Spec, &pg.Status.PodGroupStatus)
-	case *schedulingv1beta1.PodGroup:
-		said[gangspec.Native] = gangspec.ReadNative(pg)
-	}
 }
 
 // Queue returns the queue that the PodGroup of a pod's gang names for it; empty where the pod names one itself, or no
