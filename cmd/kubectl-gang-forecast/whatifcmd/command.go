@@ -31,13 +31,12 @@ type options struct {
 	files   []string
 	preempt bool
 	source.Question
-	output *output.Flags
 }
 
 // New makes the command.
 func New(a *access.Access) *cobra.Command {
-	o := &options{Access: a, output: output.NewFlags()}
-	cmd := &cobra.Command{
+	o := &options{Access: a}
+	cmd := output.Command(&cobra.Command{
 		Use:   "whatif -f FILE",
 		Short: command.WhatIf,
 		Long: `whatif runs the scheduler, with all its plugins and its configuration, on the cluster as it is now and the
@@ -57,22 +56,17 @@ are not made again.`,
   # With four more nodes like those of pool a100?
   kubectl gang whatif -f job.yaml --nodes +4:a100`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
-	}
+	}, a.Out, o.run)
 	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
 		"Manifests of what would be created; - is the standard input.")
 	cmd.Flags().BoolVar(&o.preempt, "preempt", false,
 		"The pods may evict others, as far as their preemptionPolicy lets them.")
 	o.Question.AddFlags(cmd.Flags())
-	o.output.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("filename") // it fails only for a flag that does not exist
 	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
-	if _, err := o.output.Printer(o.Out); err != nil {
-		return err
-	}
+func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) error {
 	began := time.Now()
 	return simulate.Ask(ctx, o.Access, &o.Question, func(ctx context.Context, simulation *simulate.Simulation,
 		more *source.More) error {
@@ -110,7 +104,7 @@ func (o *options) run(ctx context.Context) error {
 			}
 			reports = append(reports, o.reportOf(title, answer, simulation, time.Since(began)))
 		}
-		return print(o.output, o.Out, reports, o.preempt)
+		return print(printer, o.Out, reports, o.preempt)
 	})
 }
 

@@ -112,11 +112,7 @@ var (
 )
 
 // print prints reports: as words and tables, or as data.
-func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) error {
-	p, err := flags.Printer(out)
-	if err != nil {
-		return err
-	}
+func print(p *output.Printer, out io.Writer, reports []Report, preempt bool) error {
 	if !p.IsTable() {
 		return output.Print(p, "WhatIf", nil, reports)
 	}
@@ -130,7 +126,7 @@ func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) e
 				return err
 			}
 		}
-		if err := output.Table(flags, out, memberColumns, r.Members); err != nil {
+		if err := output.Table(p, memberColumns, r.Members); err != nil {
 			return err
 		}
 		if len(r.Victims) == 0 {
@@ -140,7 +136,7 @@ func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) e
 		if err := output.Wrap(out, r.evicts()); err != nil {
 			return err
 		}
-		if err := output.Table(flags, out, victimColumns, r.Victims); err != nil {
+		if err := output.Table(p, victimColumns, r.Victims); err != nil {
 			return err
 		}
 	}

@@ -24,15 +24,14 @@ type options struct {
 	*access.Access
 	source.Question
 	forecast Forecaster
-	output   *output.Flags
 	// all is whether a gang of any namespace is looked for, where none is named.
 	all, verbose bool
 }
 
 // New makes the command.
 func New(a *access.Access, forecast Forecaster) *cobra.Command {
-	o := &options{Access: a, forecast: forecast, output: output.NewFlags()}
-	cmd := &cobra.Command{
+	o := &options{Access: a, forecast: forecast}
+	cmd := output.Command(&cobra.Command{
 		Use:   "explain [GANG | TYPE/NAME]",
 		Short: "Say how a gang stands, and why it waits",
 		Long: `explain says in one line how a gang stands, and why it waits; and below that, how many of its members fit in
@@ -50,25 +49,22 @@ several do.`,
   # Whom would it evict, and would it start with four more nodes like those of pool a100?
   kubectl gang explain team-a/train --nodes +4:a100`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
-	}
+	}, a.Out, func(ctx context.Context, printer *output.Printer, args []string) error {
+		return o.run(ctx, printer, strings.Join(args, ""))
+	})
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "Without a name: look in all namespaces.")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "Say all that is known.")
 	o.Question.AddFlags(cmd.Flags())
-	o.output.AddFlags(cmd)
 	return cmd
 }
 
-func (o *options) run(ctx context.Context, name string) error {
-	if _, err := o.output.Printer(o.Out); err != nil {
-		return err
-	}
+func (o *options) run(ctx context.Context, printer *output.Printer, name string) error {
 	more, err := o.More()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	gang, err := o.find(ctx, name)
+	gang, err := o.find(ctx, printer, name)
 	if err != nil || gang == "" {
 		return err
 	}
@@ -83,7 +79,7 @@ func (o *options) run(ctx context.Context, name string) error {
 		r.Advice = append(r.Advice, "There was no time left to ask with more nodes: see --timeout")
 	}
 	r.Seconds = time.Since(began).Seconds()
-	return r.print(o.output, o.Out, o.verbose)
+	return r.print(printer, o.Out, o.verbose)
 }
 
 // readTimeout is how long reading takes at most that does not go along with a forecast: the time for an answer may be

@@ -35,7 +35,7 @@ var types = map[string]string{
 
 // find returns the gang that a user names, as namespace/name. Without a name it returns the only gang that waits in the
 // namespace, or in all. If there are several or none, it prints them and returns an empty name.
-func (o *options) find(ctx context.Context, name string) (string, error) {
+func (o *options) find(ctx context.Context, p *output.Printer, name string) (string, error) {
 	if o.all && name != "" {
 		return "", errors.New("checking the flags: -A goes without a name; NAMESPACE/NAME is a gang of any namespace")
 	}
@@ -63,7 +63,7 @@ func (o *options) find(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	if name == "" {
-		return o.onlyOne(ctx, cluster, namespace)
+		return o.onlyOne(ctx, p, cluster, namespace)
 	}
 	return gangOf(ctx, cluster, kind, namespace, second)
 }
@@ -152,7 +152,8 @@ func namesOf(pods []*v1.Pod) (names []string) {
 
 // onlyOne returns the only gang of a namespace that waits, of all if it is empty. It lists those that do where they are
 // several, and notes where there is none.
-func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespace string) (string, error) {
+func (o *options) onlyOne(ctx context.Context, p *output.Printer, cluster *source.Cluster,
+	namespace string) (string, error) {
 	in, unread, err := readGangs(ctx, cluster.Read, namespace)
 	if err != nil {
 		return "", err
@@ -182,10 +183,6 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 	where := ""
 	if namespace != "" {
 		where = " of namespace " + namespace
-	}
-	p, err := o.output.Printer(o.Out)
-	if err != nil {
-		return "", err
 	}
 	switch {
 	case len(waiting) > 0:

@@ -168,13 +168,14 @@ func TestSeveralAsData(t *testing.T) {
 	}
 	for want, items := range map[string][]v1.Pod{"a gathering, b gathering": {pod("a"), pod("b")}, "": nil} {
 		streams, _, out, _ := genericiooptions.NewTestIOStreams()
-		o := &options{Access: access.New(streams), output: output.NewFlags()}
-		cmd := &cobra.Command{}
-		o.output.AddFlags(cmd)
-		must.Succeed(t, cmd.Flags().Set("output", "json"))
+		o := &options{Access: access.New(streams)}
 		cluster := &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: items}}}
-		_, err := o.onlyOne(t.Context(), cluster, "ns")
-		must.Succeed(t, err)
+		cmd := output.Command(&cobra.Command{}, out, func(ctx context.Context, p *output.Printer, _ []string) error {
+			_, err := o.onlyOne(ctx, p, cluster, "ns")
+			return err
+		})
+		cmd.SetArgs([]string{"-o", "json"})
+		must.Succeed(t, cmd.ExecuteContext(t.Context()))
 		var list struct {
 			Kind  string
 			Items []Report

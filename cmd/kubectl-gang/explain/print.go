@@ -42,11 +42,7 @@ var (
 )
 
 // print prints the verdict and how many members fit where; all that is known if it is verbose.
-func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
-	p, err := flags.Printer(out)
-	if err != nil {
-		return err
-	}
+func (r *Report) print(p *output.Printer, out io.Writer, verbose bool) error {
 	if !p.IsTable() {
 		return output.Print(p, explanationKind, nil, []*Report{r})
 	}
@@ -58,7 +54,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 		now = &r.Cases[0]
 	}
 	if now != nil && now.Placement != nil {
-		if err := now.printFits(flags, out, r.Gang); err != nil {
+		if err := now.printFits(p, out, r.Gang); err != nil {
 			return err
 		}
 	}
@@ -75,11 +71,11 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 		return nil
 	}
 	fmt.Fprintln(out)
-	return output.Table(flags, out, podColumns, r.Pods)
+	return output.Table(p, podColumns, r.Pods)
 }
 
 // printFits prints how many members fit in which domain.
-func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error {
+func (c *Case) printFits(p *output.Printer, out io.Writer, gang string) error {
 	fits := slices.DeleteFunc(slices.Clone(c.Placement.Fits),
 		func(f decisions.Fit) bool { return f.Topology != "" && f.Domain == "" }) // no node has the label
 	if len(fits) == 0 {
@@ -101,7 +97,7 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 			return f.Gang
 		}}}, columns...)
 	}
-	if err := output.Table(flags, out, columns, fits); err != nil {
+	if err := output.Table(p, columns, fits); err != nil {
 		return err
 	}
 	if more := of - len(fits) + c.Placement.Untried; more > 0 {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const (
@@ -80,6 +83,18 @@ func TestVerdictOnAGangThatEnded(t *testing.T) {
 	}
 }
 
+// printed returns what a report prints without flags, or with -v.
+func printed(t *testing.T, r *Report, verbose bool) string {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := output.Command(&cobra.Command{}, &out, func(_ context.Context, p *output.Printer, _ []string) error {
+		return r.print(p, &out, verbose)
+	})
+	cmd.SetArgs([]string{})
+	must.Succeed(t, cmd.ExecuteContext(t.Context()))
+	return out.String()
+}
+
 // TestPrint: what nobody should miss is printed without -v, and no message twice.
 func TestPrint(t *testing.T) {
 	said := view.Wait{Reason: unschedulable, Message: noFit, Pods: 10}
@@ -101,31 +116,29 @@ It would not fit even if the cluster were empty
 Several racks together have room for it: add nodes to one, or make the topology a preferred one
 With 1 more node like n-0 the scheduler would place 10 pods in rack r
 `
-	var out bytes.Buffer
-	if err := r.print(output.NewFlags(), &out, false); err != nil || out.String() != brief {
-		t.Errorf("%v: it prints\n%s", err, out.String())
+	if got := printed(t, &r, false); got != brief {
+		t.Errorf("it prints\n%s", got)
 	}
-	out.Reset()
-	if err := r.print(output.NewFlags(), &out, true); err != nil || !strings.HasPrefix(out.String(), brief) {
-		t.Errorf("%v: with -v it prints\n%s", err, out.String())
+	got := printed(t, &r, true)
+	if !strings.HasPrefix(got, brief) {
+		t.Errorf("with -v it prints\n%s", got)
 	}
-	if n := strings.Count(strings.Join(strings.Fields(out.String()), " "), strings.TrimPrefix(noFit, `gang "a/b": `)); n != 1 {
-		t.Errorf("the message is printed %d times:\n%s", n, out.String())
+	if n := strings.Count(strings.Join(strings.Fields(got), " "), strings.TrimPrefix(noFit, `gang "a/b": `)); n != 1 {
+		t.Errorf("the message is printed %d times:\n%s", n, got)
 	}
-	if n := strings.Count(strings.ToLower(strings.Join(strings.Fields(out.String()), " ")), "of 8 nodes: 7 insufficient"); n != 1 {
-		t.Errorf("the refusal is printed %d times:\n%s", n, out.String())
+	if n := strings.Count(strings.ToLower(strings.Join(strings.Fields(got), " ")), "of 8 nodes: 7 insufficient"); n != 1 {
+		t.Errorf("the refusal is printed %d times:\n%s", n, got)
 	}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(got) {
 		if len(line) > 101 {
 			t.Errorf("line %q is longer than 100 columns", line)
 		}
 	}
-	out.Reset()
 	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Topology: "example.com/rail", Min: 10}}, Hopeless: true}
 	r = Report{Gang: "a/b", Waiting: 10, Minimum: 10, MoreNodes: MoreNodesWithLabel, Cases: []Case{{Name: "now", Asked: 10, Why: []view.Wait{said}, Placement: nowhere}}}
 	r.judge(&view.Gang{})
-	if err := r.print(output.NewFlags(), &out, false); err != nil || out.String() != "a/b waits: no node has the label example.com/rail, which it requires as its topology\n" {
-		t.Errorf("%v: where no node has the label it prints\n%s", err, out.String())
+	if got := printed(t, &r, false); got != "a/b waits: no node has the label example.com/rail, which it requires as its topology\n" {
+		t.Errorf("where no node has the label it prints\n%s", got)
 	}
 }
 
@@ -160,11 +173,7 @@ rack s   0/10           2 node(s) didn't match Pod's node affinity/selector
 		r := Report{Gang: "a/b", State: "waiting for room", Waiting: 10, Minimum: 10, MoreNodes: MoreNodesHelp,
 			Cases: []Case{{Name: "now", Asked: 10, Why: []view.Wait{{Reason: unschedulable, Message: noFit, Pods: 10}}, Placement: d}}}
 		r.judge(&view.Gang{})
-		var out bytes.Buffer
-		if err := r.print(output.NewFlags(), &out, false); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, out.String()); diff != "" {
+		if diff := cmp.Diff(want, printed(t, &r, false)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}

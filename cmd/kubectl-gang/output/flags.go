@@ -24,18 +24,15 @@ var formats = []string{
 	"jsonpath=", "jsonpath-as-json=", "jsonpath-file=", "go-template=", "go-template-file=",
 }
 
-// Flags say how to print.
-type Flags struct {
+// flags say how to print.
+type flags struct {
 	format    string
 	noHeaders bool
 }
 
-// NewFlags returns flags with their defaults.
-func NewFlags() *Flags { return &Flags{format: table} }
-
-// AddFlags adds them to a command.
-func (f *Flags) AddFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.format, "output", "o", f.format, "Output format: "+strings.Join(formats, ", ")+".")
+// addTo adds them to a command.
+func (f *flags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.format, "output", "o", table, "Output format: "+strings.Join(formats, ", ")+".")
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "Print tables without headers.")
 	_ = cmd.RegisterFlagCompletionFunc("output",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -46,10 +43,10 @@ func (f *Flags) AddFlags(cmd *cobra.Command) {
 // Command makes a command print what it finds, by these flags: run gets the printer.
 func Command(cmd *cobra.Command, out io.Writer, run func(ctx context.Context, p *Printer,
 	args []string) error) *cobra.Command {
-	flags := NewFlags()
-	flags.AddFlags(cmd)
+	f := &flags{}
+	f.addTo(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		printer, err := flags.Printer(out)
+		printer, err := f.printer(out)
 		if err != nil {
 			return err
 		}
@@ -58,16 +55,16 @@ func Command(cmd *cobra.Command, out io.Writer, run func(ctx context.Context, p 
 	return cmd
 }
 
-// Printer returns a printer to w.
-func (f *Flags) Printer(w io.Writer) (*Printer, error) {
-	p := &Printer{out: w}
+// printer returns a printer to w.
+func (f *flags) printer(w io.Writer) (*Printer, error) {
+	p := &Printer{flags: *f, out: w}
 	switch f.format {
 	case "", table, wide:
 		if terminal, ok := w.(*Terminal); ok {
 			p.out = terminal.to // it is given lines without what controls it, and then colours
 		}
-		p.wide, p.table, p.coloured = f.format == wide, true, printers.AllowsColorOutput(p.out)
-		p.to = printers.NewTablePrinter(printers.PrintOptions{Wide: p.wide, NoHeaders: f.noHeaders})
+		p.coloured = printers.AllowsColorOutput(p.out)
+		p.to = printers.NewTablePrinter(printers.PrintOptions{Wide: p.IsWide(), NoHeaders: f.noHeaders})
 		p.columns = printers.GetNewTabWriter(&p.lines)
 		return p, nil
 	}

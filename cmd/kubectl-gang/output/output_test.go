@@ -30,11 +30,11 @@ func columns() Columns[item] {
 // printed prints each list by itself, as a watch does.
 func printed(t *testing.T, args []string, coloured bool, lists ...[]item) string {
 	t.Helper()
-	flags, cmd := NewFlags(), &cobra.Command{}
-	flags.AddFlags(cmd)
+	f, cmd := &flags{}, &cobra.Command{}
+	f.addTo(cmd)
 	must.Succeed(t, cmd.ParseFlags(args))
 	var out bytes.Buffer
-	p, err := flags.Printer(&out)
+	p, err := f.printer(&out)
 	must.Succeed(t, err)
 	p.coloured = p.coloured || coloured
 	for _, list := range lists {
@@ -88,9 +88,8 @@ func TestUnknownFormat(t *testing.T) {
 		"jsonpath":     `checking --output: "jsonpath" is none of table`,
 		"go-template=": `checking --output: "go-template=" is followed by no template`,
 	} {
-		flags := NewFlags()
-		flags.format = format
-		if _, err := flags.Printer(&bytes.Buffer{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		f := &flags{format: format}
+		if _, err := f.printer(&bytes.Buffer{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

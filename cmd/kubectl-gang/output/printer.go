@@ -11,12 +11,12 @@ import (
 
 // Printer prints lists of what was found.
 type Printer struct {
-	out io.Writer
-	to  printers.ResourcePrinter
-
-	table, wide, coloured bool
+	flags    flags
+	out      io.Writer
+	to       printers.ResourcePrinter
+	coloured bool
 	// lines are the lines of a table that are about to be written. Its columns stay as wide as they have been, so that
-	// what a watch prints stands below what was there before.
+	// what a watch prints stands below what was there before; nil where the output is no table.
 	lines   bytes.Buffer
 	columns flusher
 }
@@ -28,10 +28,10 @@ type flusher interface {
 }
 
 // IsTable reports whether the output is a table, for people to read.
-func (p *Printer) IsTable() bool { return p.table }
+func (p *Printer) IsTable() bool { return p.columns != nil }
 
 // IsWide reports whether the table is a wide one.
-func (p *Printer) IsWide() bool { return p.wide }
+func (p *Printer) IsWide() bool { return p.flags.format == wide }
 
 // Columns are the columns of a table, and the cells of a row of type T.
 type Columns[T any] []Column[T]
@@ -47,7 +47,7 @@ type Column[T any] struct {
 
 // Print prints a list: as a table by its columns, and otherwise as an object of the kind, with all that T has.
 func Print[T any](p *Printer, kind string, columns Columns[T], items []T) error {
-	if !p.table {
+	if !p.IsTable() {
 		return p.to.PrintObj(newList(kind, items), p.out)
 	}
 	t := &metav1.Table{}
@@ -86,11 +86,11 @@ func (p *Printer) printTable(t *metav1.Table) error {
 	return nil
 }
 
-// Table prints one of several tables.
-func Table[T any](flags *Flags, w io.Writer, columns Columns[T], items []T) error {
-	p, err := flags.Printer(w)
+// Table prints one of several tables, with columns of its own.
+func Table[T any](p *Printer, columns Columns[T], items []T) error {
+	one, err := p.flags.printer(p.out)
 	if err != nil {
 		return err
 	}
-	return Print(p, "", columns, items)
+	return Print(one, "", columns, items)
 }

@@ -40,15 +40,15 @@ func TestTerminal(t *testing.T) {
 func TestHostileCells(t *testing.T) {
 	for _, format := range []string{"", "wide", "json", "yaml", "go-template={{range .items}}{{.name}}{{end}}"} {
 		for _, coloured := range []bool{false, true} {
-			flags, cmd := NewFlags(), &cobra.Command{}
-			flags.AddFlags(cmd)
+			f, cmd := &flags{}, &cobra.Command{}
+			f.addTo(cmd)
 			must.Succeed(t, cmd.ParseFlags([]string{"--output=" + format}))
 			name := hostile
 			if format == "yaml" { // which cannot have these, and fails
 				name = strings.NewReplacer("\u009b", "", "\x7f", "").Replace(name)
 			}
 			var out bytes.Buffer
-			p, err := flags.Printer(Clean(genericiooptions.IOStreams{Out: &out}).Out)
+			p, err := f.printer(Clean(genericiooptions.IOStreams{Out: &out}).Out)
 			must.Succeed(t, err)
 			p.coloured = coloured
 			must.Succeed(t, Print(p, "ItemList", columns(), []item{{name, "Running", 7}}))
