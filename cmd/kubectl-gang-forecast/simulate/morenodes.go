@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // poolLabels are the labels by which clouds and autoscalers name the pools of nodes.
@@ -40,10 +41,7 @@ func (s *Simulation) Add(ctx context.Context, more *source.More) (title string, 
 				more.Pool, strings.Join(poolLabels, ", "))
 	}
 	model := &list.Items[at]
-	title = fmt.Sprintf("with %d more nodes like %s", more.Count, model.Name)
-	if more.Count == 1 {
-		title = "with 1 more node like " + model.Name
-	}
+	title = "with " + words.Count(more.Count, "more node") + " like " + model.Name
 	if place := view.Place(model, view.Levels(apiobjects.Pointers(list.Items))); place != "" {
 		title += " (in " + place + ")"
 	}

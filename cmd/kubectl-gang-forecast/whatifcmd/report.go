@@ -98,14 +98,14 @@ var (
 	memberColumns = output.Columns[Member]{
 		{Name: "NAMESPACE", Of: func(m Member) any { return m.Namespace }},
 		{Name: "POD", Of: func(m Member) any { return m.Pod }},
-		{Name: "GANG", Of: func(m Member) any { return cmp.Or(m.Gang, "<none>") }},
-		{Name: "NODE", Of: func(m Member) any { return cmp.Or(m.Node, "<none>") }},
+		{Name: "GANG", Of: func(m Member) any { return output.OrNone(m.Gang) }},
+		{Name: "NODE", Of: func(m Member) any { return output.OrNone(m.Node) }},
 		{Name: "REASON", Of: func(m Member) any { return m.Reason }},
 	}
 	victimColumns = output.Columns[Victim]{
 		{Name: "NAMESPACE", Of: func(v Victim) any { return v.Namespace }},
 		{Name: "VICTIM", Of: func(v Victim) any { return v.Pod }},
-		{Name: "GANG", Of: func(v Victim) any { return cmp.Or(v.Gang, "<none>") }},
+		{Name: "GANG", Of: func(v Victim) any { return output.OrNone(v.Gang) }},
 		{Name: "NODE", Of: func(v Victim) any { return v.Node }},
 		{Name: "PRIORITY", Of: func(v Victim) any { return v.Priority }},
 	}

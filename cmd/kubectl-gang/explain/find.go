@@ -237,8 +237,8 @@ func withBadValue(pods []*v1.Pod) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d pod%s wait%s with a value of %s that is none: %s; see kubectl gang explain %s", len(names),
-		plural(len(names)), singular(len(names)), v1alpha1.GangAnnotation, words.FirstOf(named, names), hint)
+	return fmt.Sprintf("%s wait%s with a value of %s that is none: %s; see kubectl gang explain %s",
+		words.Count(len(names), "pod"), singular(len(names)), v1alpha1.GangAnnotation, words.FirstOf(named, names), hint)
 }
 
 // beyondMinimum says how many pods wait of gangs that run with fewer; empty for none.
@@ -254,7 +254,7 @@ func beyondMinimum(gangs []view.Gang, pods []*v1.Pod) string {
 	for i := range gangs {
 		name := gangs[i].Namespace + "/" + gangs[i].Name
 		if n := waiting[name]; n > 0 && stands(&gangs[i]) == "bound" {
-			parts = append(parts, fmt.Sprintf("%d pod%s beyond the minimum of %s", n, plural(n), name))
+			parts = append(parts, words.Count(n, "pod")+" beyond the minimum of "+name)
 			total += n
 		}
 	}

@@ -27,7 +27,7 @@ var (
 	podColumns = output.Columns[Member]{
 		{Name: "POD", Of: func(m Member) any { return m.Pod }},
 		{Name: "PHASE", Of: func(m Member) any { return m.Phase }},
-		{Name: "NODE", Of: func(m Member) any { return cmp.Or(m.Node, "<none>") }},
+		{Name: "NODE", Of: func(m Member) any { return output.OrNone(m.Node) }},
 		{Name: "REASON", Of: func(m Member) any { return m.Reason }},
 		{Name: "SINCE", Wide: true, Of: func(m Member) any { return m.Since }},
 	}
@@ -178,7 +178,7 @@ func (r *Report) details(t *repetition) (lines []string) {
 	lines = append(lines, fmt.Sprintf("State: %s%d of %d members have a node, %d have one nominated; minimum %d", state,
 		r.Bound, r.Members, r.Held, r.Minimum))
 	for _, w := range r.Said {
-		lines = append(lines, fmt.Sprintf("Said to %d pod%s: %s%s", w.Pods, plural(w.Pods), w.Reason, t.message(w.Message)))
+		lines = append(lines, fmt.Sprintf("Said to %s: %s%s", words.Count(w.Pods, "pod"), w.Reason, t.message(w.Message)))
 	}
 	if text := autoscaler[r.MoreNodes]; text != "" {
 		lines = append(lines, text)
@@ -367,8 +367,7 @@ func (q *Queue) words() string {
 		}
 	}
 	if q.Pending > 0 {
-		parts = append(parts, fmt.Sprintf("%d gang%s wait%s in it", q.Pending, plural(int(q.Pending)),
-			singular(int(q.Pending))))
+		parts = append(parts, words.Count(int(q.Pending), "gang")+" wait"+singular(int(q.Pending))+" in it")
 	}
 	if q.Closed {
 		parts = append(parts, "it is closed")

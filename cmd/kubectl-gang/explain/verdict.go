@@ -50,14 +50,6 @@ func singular(n int) string {
 	return ""
 }
 
-// plural is the ending of a noun of which there are so many.
-func plural(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "s"
-}
-
 // why says why a gang, or what is left of it, waits.
 func (r *Report) why(g *view.Gang) string {
 	text := ""
