@@ -207,11 +207,11 @@ func (r *Report) details(t *repetition) (lines []string) {
 // messages returns why members wait, each reason once, as the cluster and the scheduler have said it.
 func (r *Report) messages() (all []string) {
 	for _, w := range r.Said {
-		all = append(all, r.brief(w.Message))
+		all = append(all, brief(r.Gang, w.Message))
 	}
 	for i := range r.Cases {
 		for _, w := range r.Cases[i].Why {
-			all = append(all, r.brief(w.Message))
+			all = append(all, brief(r.Gang, w.Message))
 		}
 	}
 	return all
@@ -232,7 +232,7 @@ const (
 
 // message returns a message after a colon, or that it stands above.
 func (t *repetition) message(message string) string {
-	message = (&Report{Gang: t.gang}).brief(message)
+	message = brief(t.gang, message)
 	for _, one := range t.messages {
 		if added, ok := strings.CutPrefix(message, one+between); ok && !t.has(message) {
 			text := t.part(one)

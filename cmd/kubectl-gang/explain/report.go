@@ -116,11 +116,8 @@ func newReport(gang string, members []*v1.Pod, g *view.Gang) *Report {
 	return r
 }
 
-// tell adds how the gang stands as kubectl gang list reports it; nil where it is not listed.
+// tell adds how the gang stands as kubectl gang list reports it.
 func (r *Report) tell(g *view.Gang, profiles []string) {
-	if g == nil {
-		return
-	}
 	r.Phase, r.State, r.Held, r.Minimum = g.Phase, stands(g), g.Held, g.Minimum
 	if text := missing(g, r.there, profiles); text != "" {
 		if refused := gangstate.TextRefusedByKubelet(r.refusedByKubelet); refused != "" {

@@ -55,15 +55,15 @@ func (r *Report) why(g *view.Gang) string {
 	text := ""
 	switch {
 	case r.State == "gathering" && r.there >= r.Minimum && g != nil && g.Message != "":
-		text = r.brief(g.Message)
+		text = brief(r.Gang, g.Message)
 	case r.State == "gathering" && r.Minimum > 0:
 		text = fmt.Sprintf("%d of its minimum of %d members are there", r.Members, r.Minimum)
 	case len(r.Cases) > 0 && !r.contradicted():
 		text = r.Cases[0].why(r.Gang)
 	case g != nil && g.Message != "":
-		text = r.brief(g.Message)
+		text = brief(r.Gang, g.Message)
 	case len(r.Said) > 0:
-		text = r.brief(r.Said[0].Message)
+		text = brief(r.Gang, r.Said[0].Message)
 	}
 	if r.Leaderless != "" {
 		return "no scheduler leads, since " + r.Leaderless + "; once one does: " + text
@@ -79,8 +79,8 @@ func (r *Report) contradicted() bool {
 }
 
 // brief returns a message without the name of the gang that it begins with.
-func (r *Report) brief(message string) string {
-	return strings.TrimPrefix(message, fmt.Sprintf("gang %q: ", r.Gang))
+func brief(gang, message string) string {
+	return strings.TrimPrefix(message, fmt.Sprintf("gang %q: ", gang))
 }
 
 // why says what becomes of the members that the scheduler was asked about.
@@ -115,7 +115,7 @@ func (c *Case) lacks(gang string) string {
 			return text
 		}
 	}
-	return (&Report{Gang: gang}).brief(c.Why[0].Message)
+	return brief(gang, c.Why[0].Message)
 }
 
 // shortest says how far the last attempt came; empty where that is not why the gang waits.
