@@ -3,7 +3,6 @@ package page
 import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Contents are what the page shows, except the history.
@@ -51,7 +50,7 @@ func gangs(o Objects, levels []string) []Gang {
 	list, waits := view.Gangs(in), view.Waits(in)
 	rows := make([]Gang, 0, len(list))
 	for _, g := range list {
-		rows = append(rows, Gang{Gang: g, Waits: waits[gangspec.Key{Namespace: g.Namespace, Name: g.Name}]})
+		rows = append(rows, Gang{Gang: g, Waits: waits[g.Key()]})
 	}
 	return rows
 }

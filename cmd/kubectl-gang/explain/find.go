@@ -167,7 +167,7 @@ func (o *options) onlyOne(ctx context.Context, p *output.Printer, cluster *sourc
 	gangs := cluster.WithEvicted(ctx, namespace, view.Gangs(in))
 	if len(unread) > 0 {
 		gangs = slices.DeleteFunc(gangs, func(g view.Gang) bool {
-			members := Naming(in.Pods, g.Namespace+"/"+g.Name)
+			members := Naming(in.Pods, g.Key().String())
 			return g.LeaveOpen() && !slices.ContainsFunc(members, objectstate.AwaitsNode)
 		})
 	}
@@ -178,7 +178,7 @@ func (o *options) onlyOne(ctx context.Context, p *output.Printer, cluster *sourc
 		return slices.Contains([]string{"bound", "ended"}, stands(&g))
 	})
 	if len(waiting) == 1 {
-		return waiting[0].Namespace + "/" + waiting[0].Name, nil
+		return waiting[0].Key().String(), nil
 	}
 	where := ""
 	if namespace != "" {
@@ -201,7 +201,7 @@ func (o *options) onlyOne(ctx context.Context, p *output.Printer, cluster *sourc
 		var reports []*Report
 		for i := range waiting {
 			g := &waiting[i]
-			name := g.Namespace + "/" + g.Name
+			name := g.Key().String()
 			r := newReport(name, Naming(in.Pods, name), g)
 			r.Unasked = "several gangs wait: name one of them"
 			r.tell(g, nil)
@@ -252,7 +252,7 @@ func beyondMinimum(gangs []view.Gang, pods []*v1.Pod) string {
 	var parts []string
 	total := 0
 	for i := range gangs {
-		name := gangs[i].Namespace + "/" + gangs[i].Name
+		name := gangs[i].Key().String()
 		if n := waiting[name]; n > 0 && stands(&gangs[i]) == "bound" {
 			parts = append(parts, words.Count(n, "pod")+" beyond the minimum of "+name)
 			total += n

@@ -93,7 +93,7 @@ func (b *relatedObjects) row(gang string, pods []*v1.Pod) *view.Gang {
 	in := b.of
 	in.Pods = pods
 	for _, g := range view.Gangs(in) {
-		if g.Namespace+"/"+g.Name == gang {
+		if g.Key().String() == gang {
 			return &g
 		}
 	}

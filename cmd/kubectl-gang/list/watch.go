@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 const (
@@ -166,21 +167,20 @@ func (r *reader) refresh(ctx context.Context, objects client.Reader) error {
 
 // differing lists the gangs that are not as they were, and those of which nothing is left. Both lists are in order.
 func differing(before, now []view.Gang) []view.Gang {
-	type key struct{ namespace, name string }
-	was := map[key]view.Gang{}
+	was := map[gangspec.Key]view.Gang{}
 	for _, g := range before {
-		was[key{g.Namespace, g.Name}] = g
+		was[g.Key()] = g
 	}
 	var changed []view.Gang
 	for _, g := range now {
-		old, known := was[key{g.Namespace, g.Name}]
+		old, known := was[g.Key()]
 		if !known || !reflect.DeepEqual(old, g) {
 			changed = append(changed, g)
 		}
-		delete(was, key{g.Namespace, g.Name})
+		delete(was, g.Key())
 	}
 	for _, g := range before {
-		if _, gone := was[key{g.Namespace, g.Name}]; gone {
+		if _, gone := was[g.Key()]; gone {
 			g.Phase, g.Held, g.Bound, g.Members, g.Running = deleted, 0, 0, 0, 0
 			g.Domain, g.Reason, g.Message = nil, "", ""
 			changed = append(changed, g)

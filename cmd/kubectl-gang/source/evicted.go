@@ -25,7 +25,7 @@ import (
 func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []view.Gang) []view.Gang {
 	known := map[string]bool{}
 	for _, g := range gangs {
-		known[g.Namespace+"/"+g.Name] = true
+		known[g.Key().String()] = true
 	}
 	looked := map[string]bool{}
 	for _, event := range c.evictions(ctx, namespace) { // the last counts
@@ -43,7 +43,7 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 			continue
 		}
 		for _, g := range view.Gangs(view.GangsIn{Pods: []*v1.Pod{PodOf(job)}}) {
-			if name := g.Namespace + "/" + g.Name; !known[name] {
+			if name := g.Key().String(); !known[name] {
 				known[name] = true
 				g.Phase, g.Reason, g.Message, g.Members = "Pending", v1alpha1.ReasonEvicted, event.Message, 0
 				g.Created = job.CreationTimestamp

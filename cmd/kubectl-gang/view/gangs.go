@@ -66,6 +66,9 @@ type Gang struct {
 	Created    metav1.Time `json:"created"`
 }
 
+// Key returns the key of a gang.
+func (g *Gang) Key() gangspec.Key { return gangspec.Key{Namespace: g.Namespace, Name: g.Name} }
+
 // DomainName names a domain: the nodes with a value of a label.
 type DomainName struct {
 	Key   string `json:"key"`
