@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
@@ -43,8 +42,10 @@ func Open(ctx context.Context, a *access.Access, s *source.Source) (*Environment
 		}
 		g.Origin.From = s.ConfigFile
 	case !isDump:
-		if err := g.find(ctx, a); err != nil {
-			return nil, err
+		if g.SchedulerConfig, g.Origin.From, err = source.ConfigOf(ctx, a); err != nil {
+			g.Origin.BuiltIn = err.Error()
+		} else if g.SchedulerConfig == nil {
+			g.Origin.BuiltIn = source.NoConfig
 		}
 	case dump.SchedulerConfig != "":
 		g.SchedulerConfig, g.Origin.From = []byte(dump.SchedulerConfig), s.DumpFile
@@ -55,27 +56,6 @@ func Open(ctx context.Context, a *access.Access, s *source.Source) (*Environment
 		g.Origin.Lease, err = leaseOf(g.SchedulerConfig)
 	}
 	return g, err
-}
-
-// find looks for the configuration of the scheduler that runs in the cluster. Where there is none, the built-in one is
-// used.
-func (g *Environment) find(ctx context.Context, a *access.Access) error {
-	config, err := a.Config()
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	g.SchedulerConfig, g.Origin.From, err = source.ConfigOf(ctx, client)
-	switch {
-	case err != nil:
-		g.Origin.BuiltIn = err.Error()
-	case g.SchedulerConfig == nil:
-		g.Origin.BuiltIn = source.NoConfig
-	}
-	return nil
 }
 
 // log directs the scheduler's log to a file, or nowhere, for the rest of the process.

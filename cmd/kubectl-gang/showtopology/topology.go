@@ -4,7 +4,6 @@ package showtopology
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"golang.org/x/sync/errgroup"
@@ -163,15 +161,7 @@ func (o *options) readDevices(ctx context.Context) (view.Devices, error) {
 
 // deviceClasses returns what the scheduler's configuration says that devices count as.
 func (o *options) deviceClasses(ctx context.Context) (map[string]v1.ResourceName, error) {
-	config, err := o.Config()
-	if err != nil {
-		return nil, err
-	}
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	text, _, err := source.ConfigOf(ctx, c)
+	text, _, err := source.ConfigOf(ctx, o.Access)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 )
 
 // schedulerLabel is the label of the scheduler's Deployment.
@@ -30,7 +32,19 @@ const NoConfig = "neither a Deployment of lockstep-scheduler nor a ConfigMap kub
 // ConfigOf returns the configuration of the scheduler that runs in a cluster, as its Deployment names and mounts it,
 // and where it was found; without a Deployment it is that of a ConfigMap lockstep-scheduler-config, and nil without
 // one. A configuration that is not in a ConfigMap is an error.
-func ConfigOf(ctx context.Context, client kubernetes.Interface) (config []byte, where string, err error) {
+func ConfigOf(ctx context.Context, a *access.Access) (config []byte, where string, err error) {
+	kubeconfig, err := a.Config()
+	if err != nil {
+		return nil, "", err
+	}
+	client, err := kubernetes.NewForConfig(kubeconfig)
+	if err != nil {
+		return nil, "", fmt.Errorf("making a client: %w", err)
+	}
+	return configOf(ctx, client)
+}
+
+func configOf(ctx context.Context, client kubernetes.Interface) (config []byte, where string, err error) {
 	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx,
 		metav1.ListOptions{LabelSelector: schedulerLabel})
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 // built-in one.
 func TestConfigWithoutDeployment(t *testing.T) {
 	config := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lockstep-scheduler-config"}, Data: map[string]string{"config.yaml": "local"}}
-	got, from, err := ConfigOf(t.Context(), fake.NewClientset(config))
+	got, from, err := configOf(t.Context(), fake.NewClientset(config))
 	if err != nil || string(got) != "local" || from != "ConfigMap kube-system/lockstep-scheduler-config" {
 		t.Errorf("got %q from %q: %v", got, from, err)
 	}
-	if got, _, err := ConfigOf(t.Context(), fake.NewClientset()); err != nil || got != nil {
+	if got, _, err := configOf(t.Context(), fake.NewClientset()); err != nil || got != nil {
 		t.Errorf("of nothing it is %q: %v", got, err)
 	}
 }
@@ -50,7 +50,7 @@ func TestConfigOf(t *testing.T) {
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "sys", Name: "scheduler", Labels: map[string]string{"app.kubernetes.io/name": "lockstep-scheduler"}}}
 			must.Succeed(t, yaml.Unmarshal([]byte(c.spec), &deployment.Spec.Template.Spec))
 			config := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "sys", Name: "config"}, Data: map[string]string{"config.yaml": "usual", "mine.yaml": "mine"}}
-			got, _, err := ConfigOf(t.Context(), fake.NewClientset(deployment, config))
+			got, _, err := configOf(t.Context(), fake.NewClientset(deployment, config))
 			if (err == nil) != (c.fails == "") || err != nil && err.Error() != c.fails {
 				t.Fatalf("error %v, want %q", err, c.fails)
 			}
