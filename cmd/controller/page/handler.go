@@ -13,7 +13,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/planning/clusterdevices"
 )
 
@@ -111,8 +113,8 @@ func (p *Page) past(context.Context) (any, error) {
 func (p *Page) Sample(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	queues, err := readQueues(ctx, p.reader)
-	if err != nil {
+	var queues []*v1alpha1.Queue
+	if err := read(ctx, p.reader, &v1alpha1.QueueList{}, apiobjects.Into(&queues)); err != nil {
 		return err
 	}
 	p.mu.Lock()

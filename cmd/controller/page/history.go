@@ -57,7 +57,7 @@ type seriesKey struct {
 
 // add notes how queues stand. A queue that is gone is forgotten when the hour has passed; it has no numbers meanwhile.
 func (h *history) add(at time.Time, queues []view.Queue) {
-	before := len(h.Times)
+	unknown := slices.Repeat([]amount{amount(math.NaN())}, len(h.Times))
 	h.Times = append(h.Times, at.Unix())
 	byKey := make(map[seriesKey]*series, len(h.Series))
 	for _, s := range h.Series {
@@ -72,7 +72,7 @@ func (h *history) add(at time.Time, queues []view.Queue) {
 					h.LeftOut++
 					continue
 				}
-				s = &series{Queue: q.Name, Resource: r.Name, Deserved: unknown(before), Allocated: unknown(before)}
+				s = &series{Queue: q.Name, Resource: r.Name, Deserved: slices.Clone(unknown), Allocated: slices.Clone(unknown)}
 				h.Series = append(h.Series, s)
 			}
 			s.note(amount(r.Deserved.AsApproximateFloat64()), amount(r.Allocated.AsApproximateFloat64()))
@@ -107,20 +107,7 @@ func (h *history) forget() {
 }
 
 func (s *series) known() bool {
-	for _, a := range s.Allocated {
-		if !math.IsNaN(float64(a)) {
-			return true
-		}
-	}
-	return false
-}
-
-func unknown(n int) []amount {
-	list := make([]amount, n)
-	for i := range list {
-		list[i] = amount(math.NaN())
-	}
-	return list
+	return slices.ContainsFunc(s.Allocated, func(a amount) bool { return !math.IsNaN(float64(a)) })
 }
 
 func (h *history) clone() history {

@@ -61,13 +61,6 @@ func Read(ctx context.Context, reader client.Reader) (Objects, error) {
 	return o, nil
 }
 
-// readQueues lists the queues from a cache.
-func readQueues(ctx context.Context, reader client.Reader) ([]*v1alpha1.Queue, error) {
-	var queues []*v1alpha1.Queue
-	err := read(ctx, reader, &v1alpha1.QueueList{}, apiobjects.Into(&queues))
-	return queues, err
-}
-
 // read lists objects, which belong to the cache: they must not be changed.
 func read(ctx context.Context, reader client.Reader, list client.ObjectList, add func(runtime.Object)) error {
 	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
