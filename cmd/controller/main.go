@@ -82,10 +82,9 @@ func newCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.nativeSchedulerNames, err = o.natives(cmd.Flags().Changed); err != nil {
+			if queues.NativeSchedulerNames, err = o.natives(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			queues.NativeSchedulerNames = o.nativeSchedulerNames
 			return run(o, queues)
 		},
 	}
@@ -201,8 +200,8 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 			return err
 		}
 	}
-	if len(o.nativeSchedulerNames) > 0 {
-		if err := podgroup.SetupNative(mgr, o.nativeSchedulerNames, o.workers); err != nil {
+	if natives := queues.NativeSchedulerNames; len(natives) > 0 {
+		if err := podgroup.SetupNative(mgr, natives, o.workers); err != nil {
 			return err
 		}
 	}
