@@ -177,7 +177,6 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 	}
 	reader := &workloadfile.Reader{Namespace: namespace, Mapper: kinds,
 		Cluster: &cluster{ctx, simulation, o.Note}, Now: time.Now()}
-	var w workloadfile.Workload
 	var manifests []*unstructured.Unstructured
 	for _, name := range o.files {
 		some, err := readFile(name, o.In)
@@ -186,29 +185,29 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 		}
 		manifests = append(manifests, some...)
 	}
-	if err := reader.Read(&w, manifests); err != nil {
+	if err := reader.Read(manifests); err != nil {
 		return nil, nil, fmt.Errorf("reading %s: %w", strings.Join(o.files, ", "), err)
 	}
-	if len(w.Pods) == 0 {
+	if len(reader.Pods) == 0 {
 		return nil, nil, fmt.Errorf("reading %s: there are no pods in it", strings.Join(o.files, ", "))
 	}
-	if err := o.missing(ctx, simulation, kinds, w.Makers); err != nil {
+	if err := o.missing(ctx, simulation, kinds, reader.Makers); err != nil {
 		return nil, nil, err
 	}
-	if err := o.refused(ctx, kinds, w.Manifests); err != nil {
+	if err := o.refused(ctx, kinds, reader.Manifests); err != nil {
 		return nil, nil, err
 	}
-	if err := o.homeless(ctx, simulation, &w); err != nil {
+	if err := o.homeless(ctx, simulation, &reader.Workload); err != nil {
 		return nil, nil, err
 	}
 	if !o.preempt {
 		never := v1.PreemptNever
-		for _, pod := range w.Pods {
+		for _, pod := range reader.Pods {
 			pod.Spec.PreemptionPolicy = &never
 		}
 	}
-	objects, err := reader.Simulated(&w)
-	return w.Pods, objects, err
+	objects, err := reader.Simulated()
+	return reader.Pods, objects, err
 }
 
 func readFile(name string, in io.Reader) ([]*unstructured.Unstructured, error) {

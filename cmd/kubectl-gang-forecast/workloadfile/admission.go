@@ -70,9 +70,6 @@ func (r lookups) RuntimeClass(_ context.Context, name string) (*nodev1.RuntimeCl
 	case err != nil:
 		return nil, err
 	}
-	if r.runtimes == nil {
-		r.runtimes = map[string]*nodev1.RuntimeClass{}
-	}
 	r.runtimes[name] = class
 	return class, nil
 }
@@ -87,9 +84,6 @@ func (r lookups) LimitRanges(_ context.Context, namespace string) ([]v1.LimitRan
 	err := r.Cluster.Read("/api/v1/namespaces/"+namespace+"/limitranges", &list)
 	if err != nil && !apierrors.IsNotFound(err) { // a dump may have none
 		return nil, err
-	}
-	if r.limits == nil {
-		r.limits = map[string][]v1.LimitRange{}
 	}
 	r.limits[namespace] = list.Items
 	return list.Items, nil

@@ -17,9 +17,9 @@ func TestMatchLabelKeys(t *testing.T) {
 	const manifest = `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 2, template: {metadata: {labels: {job: j}}, spec: {
 		containers: [{name: main, image: none}], affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
 			{topologyKey: rack, labelSelector: {matchExpressions: [{key: job, operator: Exists}]}, mismatchLabelKeys: [job]}]}}}}}}`
-	var w Workload
-	must.Succeed(t, readText(newReader(), &w, manifest))
-	for _, pod := range w.Pods {
+	r := newReader()
+	must.Succeed(t, readText(r, manifest))
+	for _, pod := range r.Pods {
 		term := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
 		if !slices.ContainsFunc(term.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
 			return r.Key == "job" && r.Operator == metav1.LabelSelectorOpNotIn && slices.Equal(r.Values, []string{"j"})
@@ -38,8 +38,7 @@ func TestMatchLabelKeysTwice(t *testing.T) {
 		`affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: rack, ` + twice + `}]}}`,
 		`topologySpreadConstraints: [{maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, ` + twice + `}]`,
 	} {
-		var w Workload
-		err := readText(newReader(), &w, fmt.Sprintf(manifest, spec))
+		err := readText(newReader(), fmt.Sprintf(manifest, spec))
 		if err == nil || !strings.Contains(err.Error(), "exists in both matchLabelKeys and labelSelector") {
 			t.Errorf("%s: error %v, want that of the API server", spec, err)
 		}

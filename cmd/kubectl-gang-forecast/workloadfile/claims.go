@@ -17,13 +17,13 @@ import (
 
 // claims returns the ResourceClaims that kube-controller-manager would make for a pod from templates: those of the
 // manifests, and otherwise those of the cluster. The pod's status names them, as it does there.
-func (r *Reader) claims(w *Workload, pod *v1.Pod) (list []simulate.Object, err error) {
+func (r *Reader) claims(pod *v1.Pod) (list []simulate.Object, err error) {
 	for i := range pod.Spec.ResourceClaims {
 		entry := &pod.Spec.ResourceClaims[i]
 		if entry.ResourceClaimTemplateName == nil {
 			continue
 		}
-		template, err := r.template(w, pod.Namespace, *entry.ResourceClaimTemplateName)
+		template, err := r.template(pod.Namespace, *entry.ResourceClaimTemplateName)
 		if err != nil {
 			return nil, fmt.Errorf("spec.resourceClaims[%d].resourceClaimTemplateName: %w", i, err)
 		}
@@ -81,8 +81,8 @@ func useDefaults(u *unstructured.Unstructured) error {
 }
 
 // template returns the ResourceClaimTemplate of a name.
-func (r *Reader) template(w *Workload, namespace, name string) (*resourceapi.ResourceClaimTemplate, error) {
-	for _, u := range w.Objects {
+func (r *Reader) template(namespace, name string) (*resourceapi.ResourceClaimTemplate, error) {
+	for _, u := range r.Objects {
 		if kindOf(u) == "ResourceClaimTemplate.resource.k8s.io" && u.GetNamespace() == namespace && u.GetName() == name {
 			template := &resourceapi.ResourceClaimTemplate{}
 			return template, convert(u, template)

@@ -17,7 +17,7 @@ import (
 
 // claimVolumes adds what a StatefulSet makes of its volumeClaimTemplates for a pod: a claim by each, which the pod
 // mounts. A claim that exists is kept, as it would be.
-func (r *Reader) claimVolumes(w *Workload, pod *v1.Pod, templates []v1.PersistentVolumeClaim) error {
+func (r *Reader) claimVolumes(pod *v1.Pod, templates []v1.PersistentVolumeClaim) error {
 	for i := range templates {
 		claim := templates[i].DeepCopy()
 		volume := v1.Volume{Name: claim.Name,
@@ -39,18 +39,18 @@ func (r *Reader) claimVolumes(w *Workload, pod *v1.Pod, templates []v1.Persisten
 		if err != nil {
 			return fmt.Errorf("PersistentVolumeClaim %q: %w", claim.Name, err)
 		}
-		w.Objects = append(w.Objects, &unstructured.Unstructured{Object: o})
+		r.Objects = append(r.Objects, &unstructured.Unstructured{Object: o})
 	}
 	return nil
 }
 
 // provision gives the claims of the manifests the class that they would get. Claims that do not wait for a node get the
 // volume that exists for them, or else a provisioned one: it is not known which nodes would not reach that.
-func (r *Reader) provision(w *Workload) error {
+func (r *Reader) provision() error {
 	var classes *storagev1.StorageClassList
 	var volumes []*unstructured.Unstructured
 	var there *static
-	for _, u := range w.Objects {
+	for _, u := range r.Objects {
 		if kindOf(u) != "PersistentVolumeClaim" {
 			continue
 		}
@@ -74,7 +74,7 @@ func (r *Reader) provision(w *Workload) error {
 		if !waits || claim.Spec.VolumeName != "" {
 			if there == nil {
 				var err error
-				if there, err = r.static(w); err != nil {
+				if there, err = r.static(); err != nil {
 					return err
 				}
 			}
@@ -98,9 +98,9 @@ func (r *Reader) provision(w *Workload) error {
 		}
 		u.Object = o
 	}
-	w.Objects = append(w.Objects, volumes...)
+	r.Objects = append(r.Objects, volumes...)
 	if there != nil {
-		return there.write(w)
+		return there.write(&r.Workload)
 	}
 	return nil
 }
@@ -113,9 +113,9 @@ type static struct {
 	taken []*v1.PersistentVolume
 }
 
-func (r *Reader) static(w *Workload) (*static, error) {
+func (r *Reader) static() (*static, error) {
 	s := &static{from: map[string]*unstructured.Unstructured{}}
-	for _, u := range w.Objects {
+	for _, u := range r.Objects {
 		if kindOf(u) != "PersistentVolume" {
 			continue
 		}

@@ -47,8 +47,9 @@ type Workload struct {
 	Makers []*unstructured.Unstructured
 }
 
-// Reader makes pods as they would be in a cluster.
+// Reader reads manifests once, and makes the pods of them as they would be in a cluster.
 type Reader struct {
+	Workload
 	// Namespace is the namespace of objects that name none.
 	Namespace string
 	Mapper    meta.RESTMapper
@@ -99,12 +100,15 @@ func Decode(in io.Reader) (manifests []*unstructured.Unstructured, err error) {
 	}
 }
 
-// Read adds what manifests describe. They may be in any order.
-func (r *Reader) Read(w *Workload, manifests []*unstructured.Unstructured) error {
+// Read reads manifests, which may be in any order.
+func (r *Reader) Read(manifests []*unstructured.Unstructured) error {
+	r.limits, r.runtimes = map[string][]v1.LimitRange{}, map[string]*nodev1.RuntimeClass{}
+	r.classes, r.natives = map[string]*schedulingv1.PriorityClass{}, map[gangspec.Key]*gangspec.PodGroupDescription{}
+	r.named = map[string]bool{}
 	// Pods may come before these.
-	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.readAhead, r.add} {
+	for _, do := range []func(*unstructured.Unstructured) error{r.readAhead, r.add} {
 		for _, u := range manifests {
-			if err := do(w, u); err != nil {
+			if err := do(u); err != nil {
 				return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
 			}
 		}
@@ -113,9 +117,9 @@ func (r *Reader) Read(w *Workload, manifests []*unstructured.Unstructured) error
 }
 
 // readAhead notes what pods refer to: PriorityClasses and native PodGroups.
-func (r *Reader) readAhead(w *Workload, u *unstructured.Unstructured) error {
+func (r *Reader) readAhead(u *unstructured.Unstructured) error {
 	if u.IsList() {
-		return u.EachListItem(func(item runtime.Object) error { return r.readAhead(w, item.(*unstructured.Unstructured)) })
+		return u.EachListItem(func(item runtime.Object) error { return r.readAhead(item.(*unstructured.Unstructured)) })
 	}
 	switch kindOf(u) {
 	case "PriorityClass.scheduling.k8s.io":
@@ -130,9 +134,6 @@ func (r *Reader) addNative(u *unstructured.Unstructured) error {
 	group := &schedulingv1beta1.PodGroup{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, group); err != nil {
 		return fmt.Errorf("reading it: %w", err)
-	}
-	if r.natives == nil {
-		r.natives = map[gangspec.Key]*gangspec.PodGroupDescription{}
 	}
 	key := gangspec.Key{Namespace: cmp.Or(group.Namespace, r.Namespace), Name: group.Name}
 	r.natives[key] = gangspec.ReadNative(group)
@@ -158,22 +159,18 @@ func (r *Reader) addClass(u *unstructured.Unstructured) error {
 	if err := convert(u, class); err != nil {
 		return err
 	}
-	if r.classes == nil {
-		r.classes = map[string]*schedulingv1.PriorityClass{}
-	}
 	r.classes[class.Name] = class
-	r.priorities = nil
 	return nil
 }
 
-func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
+func (r *Reader) add(u *unstructured.Unstructured) error {
 	if u.IsList() {
-		return u.EachListItem(func(item runtime.Object) error { return r.add(w, item.(*unstructured.Unstructured)) })
+		return u.EachListItem(func(item runtime.Object) error { return r.add(item.(*unstructured.Unstructured)) })
 	}
 	if u.GetNamespace() == "" {
 		u.SetNamespace(r.Namespace)
 	}
-	w.Manifests = append(w.Manifests, u.DeepCopy())
+	r.Manifests = append(r.Manifests, u.DeepCopy())
 	named := u.GetName() != ""
 	if !named {
 		u.SetName(u.GetGenerateName() + string(uuid.NewUUID())[:5])
@@ -182,12 +179,12 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	u.SetCreationTimestamp(metav1.NewTime(r.Now))
 	kind := kindOf(u)
 	if named && makesPods.Has(kind) {
-		if slices.ContainsFunc(w.Makers, func(other *unstructured.Unstructured) bool {
+		if slices.ContainsFunc(r.Makers, func(other *unstructured.Unstructured) bool {
 			return kindOf(other) == kind && other.GetNamespace() == u.GetNamespace() && other.GetName() == u.GetName()
 		}) {
 			return errors.New("the manifests have it twice")
 		}
-		w.Makers = append(w.Makers, u)
+		r.Makers = append(r.Makers, u)
 	}
 	switch kind {
 	case "Pod":
@@ -195,11 +192,11 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 		if err := convert(u, pod); err != nil {
 			return err
 		}
-		return r.finish(w, pod)
+		return r.finish(pod)
 	case "Job.batch":
-		return r.addJob(w, u)
+		return r.addJob(u)
 	case "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps":
-		return r.addReplicas(w, u)
+		return r.addReplicas(u)
 	case "LimitRange", "ResourceQuota":
 		return errors.New("those of manifests are not applied: leave it out, or create it in the cluster first")
 	}
@@ -213,7 +210,7 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	if err := useDefaults(u); err != nil {
 		return err
 	}
-	w.Objects = append(w.Objects, u)
+	r.Objects = append(r.Objects, u)
 	return r.merge(u)
 }
 
@@ -273,7 +270,7 @@ func convert(u *unstructured.Unstructured, into any) error {
 	return nil
 }
 
-func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
+func (r *Reader) addJob(u *unstructured.Unstructured) error {
 	job := &batchv1.Job{}
 	if err := convert(u, job); err != nil {
 		return err
@@ -290,7 +287,7 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 		return err
 	}
 	if group != nil {
-		w.Objects = append(w.Objects, group)
+		r.Objects = append(r.Objects, group)
 	}
 	indexed := job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
 	n, _ := ownedpodgroup.PodsAtOnce(&job.Spec)
@@ -302,7 +299,7 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 			pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i))
 			pod.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i))
 		}
-		if err := r.finish(w, pod); err != nil {
+		if err := r.finish(pod); err != nil {
 			return err
 		}
 	}
@@ -320,7 +317,7 @@ type replicas struct {
 	} `json:"spec"`
 }
 
-func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
+func (r *Reader) addReplicas(u *unstructured.Unstructured) error {
 	set := &replicas{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set); err != nil {
 		return fmt.Errorf("reading it: %w", err)
@@ -346,10 +343,10 @@ func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
 		if isStateful {
 			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))
 		}
-		if err := r.claimVolumes(w, pod, set.Spec.VolumeClaimTemplates); err != nil {
+		if err := r.claimVolumes(pod, set.Spec.VolumeClaimTemplates); err != nil {
 			return err
 		}
-		if err := r.finish(w, pod); err != nil {
+		if err := r.finish(pod); err != nil {
 			return err
 		}
 	}
@@ -393,13 +390,10 @@ func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.Pod
 }
 
 // finish gives a pod what the API server gives it.
-func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
+func (r *Reader) finish(pod *v1.Pod) error {
 	key := pod.Namespace + "/" + pod.Name
 	if r.named[key] {
 		return fmt.Errorf("the manifests have pod %s twice", key)
-	}
-	if r.named == nil {
-		r.named = map[string]bool{}
 	}
 	r.named[key] = true
 	pod.APIVersion, pod.Kind = "v1", "Pod"
@@ -409,17 +403,17 @@ func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
 		return err
 	}
 	pod.Status = v1.PodStatus{Phase: v1.PodPending}
-	w.Pods = append(w.Pods, pod)
+	r.Pods = append(r.Pods, pod)
 	return nil
 }
 
 // Simulated returns the pods and the other objects, as a simulation has them.
-func (r *Reader) Simulated(w *Workload) ([]simulate.Object, error) {
-	if err := r.provision(w); err != nil {
+func (r *Reader) Simulated() ([]simulate.Object, error) {
+	if err := r.provision(); err != nil {
 		return nil, err
 	}
 	var list []simulate.Object
-	for _, u := range w.Objects {
+	for _, u := range r.Objects {
 		gvk := u.GroupVersionKind()
 		mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
@@ -430,8 +424,8 @@ func (r *Reader) Simulated(w *Workload) ([]simulate.Object, error) {
 		}
 		list = append(list, simulate.Object{Resource: mapping.Resource, Object: u.Object})
 	}
-	for _, pod := range w.Pods {
-		claims, err := r.claims(w, pod)
+	for _, pod := range r.Pods {
+		claims, err := r.claims(pod)
 		if err != nil {
 			return nil, fmt.Errorf("pod %q: %w", pod.Name, err)
 		}

@@ -21,12 +21,12 @@ import (
 )
 
 // readText reads manifests.
-func readText(r *Reader, w *Workload, text string) error {
+func readText(r *Reader, text string) error {
 	manifests, err := Decode(strings.NewReader(text))
 	if err != nil {
 		return err
 	}
-	return r.Read(w, manifests)
+	return r.Read(manifests)
 }
 
 func newReader() *Reader {
@@ -126,8 +126,8 @@ func TestPods(t *testing.T) {
 		"what is no manifest": {manifest: `: x`, fails: "reading a manifest"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			var w Workload
-			err := readText(newReader(), &w, c.manifest)
+			r := newReader()
+			err := readText(r, c.manifest)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("error %v, want one with %q", err, c.fails)
@@ -136,7 +136,7 @@ func TestPods(t *testing.T) {
 			}
 			must.Succeed(t, err)
 			var got []string
-			for _, pod := range w.Pods {
+			for _, pod := range r.Pods {
 				got = append(got, fmt.Sprintf("%s/%s %d %s", pod.Namespace, pod.Name, *pod.Spec.Priority, pod.Spec.Containers[0].Resources.Requests.Cpu()))
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -148,9 +148,8 @@ func TestPods(t *testing.T) {
 
 // TestSimulated: a PodGroup is in a namespace, a Queue in none; both come before the pods.
 func TestSimulated(t *testing.T) {
-	var w Workload
 	r := newReader()
-	err := readText(r, &w, `
+	err := readText(r, `
 {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: none}]}}
 ---
 {apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: g}, spec: {minMember: 1}}
@@ -158,7 +157,7 @@ func TestSimulated(t *testing.T) {
 {apiVersion: scheduling.lockstep.dev/v1alpha1, kind: Queue, metadata: {name: q}}
 `)
 	must.Succeed(t, err)
-	objects, err := r.Simulated(&w)
+	objects, err := r.Simulated()
 	must.Succeed(t, err)
 	var got []string
 	for _, o := range objects {
@@ -182,10 +181,9 @@ func TestClaims(t *testing.T) {
 		"elsewhere": `pod "j-0": spec.resourceClaims[0].resourceClaimTemplateName: there is no ResourceClaimTemplate "elsewhere" in namespace "ns", neither in the manifests nor in the cluster`,
 	} {
 		t.Run(template, func(t *testing.T) {
-			var w Workload
 			r := newReader()
-			must.Succeed(t, readText(r, &w, fmt.Sprintf(manifest, template)))
-			objects, err := r.Simulated(&w)
+			must.Succeed(t, readText(r, fmt.Sprintf(manifest, template)))
+			objects, err := r.Simulated()
 			if fails != "" {
 				if err == nil || err.Error() != fails {
 					t.Errorf("error %v, want %s", err, fails)
@@ -202,7 +200,7 @@ func TestClaims(t *testing.T) {
 				must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, claim))
 				claims[claim.Name] = claim
 			}
-			for _, pod := range w.Pods {
+			for _, pod := range r.Pods {
 				if len(pod.Status.ResourceClaimStatuses) != 1 {
 					t.Fatalf("pod %s says that it has claims %v", pod.Name, pod.Status.ResourceClaimStatuses)
 				}
@@ -222,9 +220,9 @@ func TestClaims(t *testing.T) {
 
 // TestRuntimeClass: a pod has the overhead of its RuntimeClass, and goes to its nodes.
 func TestRuntimeClass(t *testing.T) {
-	var w Workload
-	must.Succeed(t, readText(newReader(), &w, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, containers: [{name: main, image: none}]}}`))
-	spec := w.Pods[0].Spec
+	r := newReader()
+	must.Succeed(t, readText(r, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, containers: [{name: main, image: none}]}}`))
+	spec := r.Pods[0].Spec
 	if cpu := spec.Overhead[v1.ResourceCPU]; cpu.String() != "1" || spec.NodeSelector["vm"] != "yes" || len(spec.Tolerations) != 1 {
 		t.Errorf("overhead %v, node selector %v, tolerations %v", spec.Overhead, spec.NodeSelector, spec.Tolerations)
 	}
@@ -247,7 +245,6 @@ func TestVolumes(t *testing.T) {
 		"a volume of another claim":         {"storageClassName: usual, volumeName: v, ", []string{"persistentvolumeclaims data-s-0 usual v"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			var w Workload
 			r := newReader()
 			for kind, name := range map[string]string{"PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes"} {
 				scope := meta.RESTScopeNamespace
@@ -259,8 +256,8 @@ func TestVolumes(t *testing.T) {
 			}
 			manifest := `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ` + template + `, volumeClaimTemplates: [
 				{metadata: {name: data}, spec: {` + c.class + `accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}`
-			must.Succeed(t, readText(r, &w, manifest))
-			made, err := r.Simulated(&w)
+			must.Succeed(t, readText(r, manifest))
+			made, err := r.Simulated()
 			must.Succeed(t, err)
 			var got []string
 			for _, o := range made {
@@ -284,7 +281,7 @@ func TestVolumes(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
 			}
-			for _, pod := range w.Pods {
+			for _, pod := range r.Pods {
 				if v := pod.Spec.Volumes; len(v) != 1 || v[0].PersistentVolumeClaim.ClaimName != "data-"+pod.Name {
 					t.Errorf("pod %s has the volumes %+v", pod.Name, v)
 				}
@@ -300,9 +297,9 @@ func TestNames(t *testing.T) {
 		"in the manifests": `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {` + template + `}}` + "\n---\n" + `{apiVersion: batch/v1, kind: Job, metadata: {name: s}, spec: {` + template + `}}`,
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			var w Workload
-			must.Succeed(t, readText(newReader(), &w, manifest))
-			if last := w.Pods[len(w.Pods)-1].Name; last == "taken-0" || last == "s-0" || !strings.HasSuffix(last, "-0") {
+			r := newReader()
+			must.Succeed(t, readText(r, manifest))
+			if last := r.Pods[len(r.Pods)-1].Name; last == "taken-0" || last == "s-0" || !strings.HasSuffix(last, "-0") {
 				t.Errorf("the pod of the Job is %s", last)
 			}
 		})
@@ -311,10 +308,10 @@ func TestNames(t *testing.T) {
 
 // TestMerged: what is in the cluster already is what it would be after the manifests were applied.
 func TestMerged(t *testing.T) {
-	var w Workload
+	r := newReader()
 	manifest := `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: there, labels: {both: "2"}}, spec: {minMember: 2}}`
-	must.Succeed(t, readText(newReader(), &w, manifest))
-	u := w.Objects[0]
+	must.Succeed(t, readText(r, manifest))
+	u := r.Objects[0]
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
 	spec := u.Object["spec"].(map[string]any)
 	if diff := cmp.Diff(map[string]string{"old": "1", "both": "2"}, u.GetLabels()); diff != "" || u.GetUID() != "u" || phase != "Running" || fmt.Sprint(spec["minMember"]) != "2" {
@@ -325,14 +322,13 @@ func TestMerged(t *testing.T) {
 // TestClaimDefaults: claims ask for what the API server makes them ask for.
 func TestClaimDefaults(t *testing.T) {
 	const spec = "spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}"
-	var w Workload
 	r := newReader()
 	r.Mapper.(*meta.DefaultRESTMapper).Add(schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1", Kind: "ResourceClaim"}, meta.RESTScopeNamespace)
 	manifest := `{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t}, spec: {` + spec + `}}` + "\n---\n" +
 		`{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, ` + spec + `}` + "\n---\n" +
 		`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: a, resourceClaimTemplateName: t}, {name: b, resourceClaimName: c}], containers: [{name: main, image: none}]}}`
-	must.Succeed(t, readText(r, &w, manifest))
-	made, err := r.Simulated(&w)
+	must.Succeed(t, readText(r, manifest))
+	made, err := r.Simulated()
 	must.Succeed(t, err)
 	claims := 0
 	for _, o := range made {
