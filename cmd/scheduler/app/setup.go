@@ -110,12 +110,7 @@ func build(ctx context.Context, opts *options.Options, missing []kind, set *lock
 func standBy(config *schedulerconfig.Config) error {
 	config.LeaderElection = nil
 	config.KubeConfig = lease.New("none: this process only looks", func(error) {}).Guard(config.KubeConfig)
-	client, err := kubernetes.NewForConfig(restclient.AddUserAgent(config.KubeConfig, "standby"))
-	if err != nil {
-		return fmt.Errorf("making the client of a scheduler that only looks: %w", err)
-	}
-	config.Client = client
-	return nil
+	return useKubeConfig(config, "standby")
 }
 
 // guard makes the scheduler's clients write only while the process holds its lease. The clients of leader election and
@@ -127,12 +122,15 @@ func guard(ctx context.Context, config *schedulerconfig.Config, opts *options.Op
 	held := lease.New(config.LeaderElection.Lock.Describe(), lost)
 	config.LeaderElection.Lock = held.Lock(config.LeaderElection.Lock)
 	config.KubeConfig = held.Guard(config.KubeConfig)
-	client, err := kubernetes.NewForConfig(restclient.AddUserAgent(config.KubeConfig, "scheduler"))
-	if err != nil {
+	go held.Watch(ctx)
+	return useKubeConfig(config, "scheduler")
+}
+
+// useKubeConfig makes the scheduler's client anew, by what KubeConfig has become. The user agent ends with who writes.
+func useKubeConfig(config *schedulerconfig.Config, who string) (err error) {
+	if config.Client, err = kubernetes.NewForConfig(restclient.AddUserAgent(config.KubeConfig, who)); err != nil {
 		return fmt.Errorf("making the scheduler's client: %w", err)
 	}
-	config.Client = client
-	go held.Watch(ctx)
 	return nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -108,12 +107,7 @@ func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 	config.KubeConfig.QPS, config.KubeConfig.Burst = -1, 0
 	config.KubeConfig.AcceptContentTypes, config.KubeConfig.ContentType = runtime.ContentTypeProtobuf+","+
 		runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	client, err := kubernetes.NewForConfig(config.KubeConfig)
-	if err != nil {
-		return fmt.Errorf("making the client of a scheduler that simulates: %w", err)
-	}
-	config.Client = client
-	return nil
+	return useKubeConfig(config, "simulation")
 }
 
 // noteListed makes the scheduler keep which pods it lists first.
