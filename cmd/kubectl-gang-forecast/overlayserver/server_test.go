@@ -109,7 +109,7 @@ func TestWrites(t *testing.T) {
 	if again, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(again.Items) != 2 {
 		t.Errorf("the base has %d pods now (%v), want 2", len(again.Items), err)
 	}
-	if gone := s.Deleted("Pod"); len(gone) != 1 || gone[0].GetName() != "runs" {
+	if gone := s.DeletedPods(); len(gone) != 1 || gone[0].GetName() != "runs" {
 		t.Errorf("deleted: %v, want runs", gone)
 	}
 }
@@ -323,7 +323,7 @@ func TestSuspend(t *testing.T) {
 	}{{`{"metadata":{"labels":{"a":"b"}}}`, 0}, {`{"spec":{"suspend":true}}`, 1}, {`{"metadata":{"labels":{"a":"c"}}}`, 1}} {
 		_, err := jobs.Patch(ctx, "job", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})
 		must.Succeed(t, err)
-		if gone := s.Deleted("Pod"); len(gone) != c.want || c.want == 1 && (gone[0].GetName() != "runs" || gone[0].GetLabels()["changed"] != "yes") {
+		if gone := s.DeletedPods(); len(gone) != c.want || c.want == 1 && (gone[0].GetName() != "runs" || gone[0].GetLabels()["changed"] != "yes") {
 			t.Errorf("after %s the pods that were deleted are %v, want %d: runs as it was changed", c.patch, gone, c.want)
 		}
 	}

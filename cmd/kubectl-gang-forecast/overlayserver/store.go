@@ -36,8 +36,8 @@ type store struct {
 	// revision is the last resource version given; those of the base are lower.
 	revision int64
 	watchers map[*watcher]bool
-	// deleted are the objects that were deleted, in order, as they were; events are the events that were written.
-	deleted, events []*object
+	// deletedPods are the pods that were deleted, in order, as they were; events are the events that were written.
+	deletedPods, events []*object
 	// refused is the last error of a read that the base refused; nil for none.
 	refused error
 }
@@ -75,8 +75,8 @@ func (s *store) put(at ref, o *object, event watch.EventType) {
 	s.revision++
 	o.SetResourceVersion(strconv.FormatInt(s.revision, 10))
 	s.entries[at] = entry{o, s.revision, event == watch.Deleted}
-	if event == watch.Deleted {
-		s.deleted = append(s.deleted, o)
+	if event == watch.Deleted && at.GroupVersionResource == podsResource {
+		s.deletedPods = append(s.deletedPods, o)
 	}
 	for w := range s.watchers {
 		w.tell(at, event, before, o)
@@ -96,11 +96,11 @@ func (s *Server) Made(resource schema.GroupVersionResource) []*unstructured.Unst
 	return list
 }
 
-// Deleted lists the objects of a kind that were deleted, as they were, in order. They must not be changed.
-func (s *Server) Deleted(kind string) []*unstructured.Unstructured {
+// DeletedPods lists the pods that were deleted, as they were, in order. They must not be changed.
+func (s *Server) DeletedPods() []*unstructured.Unstructured {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.store.deleted), func(o *object) bool { return o.GetKind() != kind })
+	return slices.Clone(s.store.deletedPods)
 }
 
 // Events lists the events that were written, in order, without the first ones, so many. They must not be changed.

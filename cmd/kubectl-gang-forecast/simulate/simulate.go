@@ -319,7 +319,7 @@ func (s *Simulation) Left(evicted []*v1.Pod) map[string]int {
 	for _, pod := range evicted {
 		counts[s.GangOf(pod)] = 0
 	}
-	for _, pod := range s.server.Deleted("Pod") {
+	for _, pod := range s.server.DeletedPods() {
 		gone.Insert(pod.GetUID())
 	}
 	listed, _ := s.scheduler.Listed() // a scheduler that has decided has listed them

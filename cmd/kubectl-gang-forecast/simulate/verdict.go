@@ -270,7 +270,7 @@ func (l *simulationRun) read() error {
 		}
 		l.now[pod.UID] = pod
 	}
-	for _, o := range l.server.Deleted("Pod")[l.told:] {
+	for _, o := range l.server.DeletedPods()[l.told:] {
 		pod, err := podOf(o)
 		if err != nil {
 			return err
