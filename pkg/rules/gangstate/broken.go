@@ -2,17 +2,15 @@ package gangstate
 
 import "time"
 
-// updateBroken finds out since when the gang runs with less than its minimum. The time starts anew when members are
-// lost of a gang that had lost none of its minimum: one whose minimum was raised.
+// updateBroken finds out since when the gang runs with less than its minimum, and does not grow.
 func (s *Gangs) updateBroken(g *gang, now time.Time) {
 	switch {
-	case g.running() == 0 || g.minimumRuns() || g.spec.Min == 0:
+	case g.running() == 0 || g.minimumRuns() || g.spec.Min == 0 || g.grows():
 		g.broken = time.Time{}
-	case g.broken.IsZero() || !g.losesMembers && g.hasLost():
+	case g.broken.IsZero():
 		g.broken = now
-		if g.hasStarted() && g.lost() > 0 {
+		if g.hasStarted() {
 			s.readmitExtras(g)
 		}
 	}
-	g.losesMembers = !g.broken.IsZero() && g.hasLost()
 }

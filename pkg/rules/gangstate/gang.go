@@ -78,10 +78,8 @@ type progress struct {
 	wasStarted, admittedSingly bool
 	// begin is what is known of how the members that run began to.
 	begin begin
-	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing. It begins again when a gang
-	// that is still growing begins to lose members: losesMembers says that it has.
-	broken       time.Time
-	losesMembers bool
+	// broken is since when less than the minimum runs and the gang does not grow; zero if the minimum runs, or nothing.
+	broken time.Time
 	// lastMin is the minimum when the gang last ran whole; confirmedMin is the part of it that certainly ran. For a gang
 	// that ran before it was seen, the first is what its minimum is.
 	lastMin, confirmedMin int

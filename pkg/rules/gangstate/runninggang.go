@@ -110,13 +110,11 @@ func (s *Gangs) runningGang(g *gang) RunningGang {
 	done, gone := g.incarnation.counted()
 	f := RunningGang{
 		Key: g.key, Created: g.created(), Object: g.ref(), Gone: gone.N,
-		RequiredTopology: g.spec.RequiredTopology, Whole: g.spec.Whole, EvictBy: g.spec.EvictBy,
+		RequiredTopology: g.spec.RequiredTopology, Whole: g.spec.Whole, EvictBy: g.spec.EvictBy, BrokenSince: g.broken,
 	}
 	grows := g.grows()
-	if grows {
+	if f.Min = max(0, g.spec.Min-done.N); grows {
 		f.Min = max(0, g.confirmedMin-done.N)
-	} else {
-		f.Min, f.BrokenSince = max(0, g.spec.Min-done.N), g.broken
 	}
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
