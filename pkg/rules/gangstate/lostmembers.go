@@ -9,15 +9,6 @@ func (g *gang) lost() int {
 	return max(0, min(g.short(), g.lastMin-g.have().N))
 }
 
-// hasLost reports whether members of the minimum that certainly ran no longer run. Members that are held in their place
-// do not make up for them: they may turn back.
-func (g *gang) hasLost() bool {
-	if g.spec.Min <= g.confirmedMin {
-		return !g.minimumRuns()
-	}
-	return g.runningOrSucceeded().N < g.confirmedMin
-}
-
 // certainMin returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
 // runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
 // something was lost and is not made anew.
@@ -28,8 +19,12 @@ func (g *gang) certainMin() int {
 	return g.runningOrSucceeded().N
 }
 
-// grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
-func (g *gang) grows() bool { return g.confirmedMin > 0 && !g.minimumRuns() && !g.hasLost() }
+// grows reports whether the gang is below its minimum, and what certainly ran of it still runs. Members that are held
+// in place of lost ones do not count: they may turn back.
+func (g *gang) grows() bool {
+	run := g.runningOrSucceeded()
+	return g.confirmedMin > 0 && g.confirmedMin <= run.N && g.confirmedMin < g.spec.Min && !run.Reaches(&g.spec)
+}
 
 // writeOff lowers the minimum that ran by n members that succeeded and are gone, less what the minimum of the PodGroup
 // has been lowered by already. Until that follows, the gang lacks these members, but has not lost them.

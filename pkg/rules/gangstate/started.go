@@ -65,13 +65,13 @@ func (g *gang) admitsSingly() bool { return g.hasStarted() && g.evicting == 0 }
 func (s *Gangs) updateStarted(g *gang, now time.Time) {
 	s.enterStage(g)
 	running, whole := g.running(), g.minimumRuns()
-	if whole && running > 0 && g.begin != started {
-		g.expect(now)
-	}
 	switch {
 	case running == 0:
 		g.begin, g.lastMin, g.confirmedMin, g.lowered = unknown, 0, 0, 0
 	case whole:
+		if g.begin != started {
+			g.expect(now)
+		}
 		g.begin, g.lastMin, g.confirmedMin, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
 	case g.laterStage():
 		g.begin = interrupted // what was made later is to start with what runs
