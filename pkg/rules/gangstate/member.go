@@ -50,10 +50,9 @@ type member struct {
 	waitingSince time.Time
 	// keepsPlace: it is returning from Permit, and its place stays held for it; see keepPart.
 	keepsPlace bool
-	// expired: the wait time of its gang ran out while it was waiting.
+	// expired: the wait time of its gang ran out while it was waiting, or the pod carries the timeout annotation. It
+	// revives when that is removed.
 	expired bool
-	// marked: the timeout annotation was seen on it. Gone again, it revives.
-	marked bool
 
 	// losing are the claims reserved for it whose allocation is being taken back; see Withdraw.
 	losing sets.Set[types.NamespacedName]
@@ -123,16 +122,13 @@ func (m *member) role() string { return gangspec.RoleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
+	_, was := m.pod.Annotations[v1alpha1.TimeoutAnnotation]
+	if _, is := pod.Annotations[v1alpha1.TimeoutAnnotation]; is || was {
+		m.expired = is
+	}
 	m.pod, m.index = pod, gangspec.IndexOf(pod)
 	m.replaced = m.gang.incarnation.replaces(gangspec.OriginOf(pod))
 	m.refused = resource.CheckPod(pod)
-	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
-	switch {
-	case marked:
-		m.marked, m.expired = true, true
-	case m.marked:
-		m.marked, m.expired = false, false
-	}
 	if pod.Spec.NodeName != "" {
 		m.state, m.node = Bound, pod.Spec.NodeName
 	}

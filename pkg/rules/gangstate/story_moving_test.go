@@ -33,7 +33,7 @@ func memberships(s *Gangs) map[gangspec.Key]membership {
 		}
 		of := membership{Asked: g.asked, Numbered: map[string]int{}}
 		for _, m := range g.sorted(func(*member) bool { return true }) {
-			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.marked, g.incarnation.hasStaleOwner(gangspec.OriginOf(m.pod)), m.role()))
+			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.expired && m.pod.Annotations[v1alpha1.TimeoutAnnotation] != "", g.incarnation.hasStaleOwner(gangspec.OriginOf(m.pod)), m.role()))
 		}
 		for _, m := range g.describers {
 			of.Describers = append(of.Describers, m.pod.Name)
