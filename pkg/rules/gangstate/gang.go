@@ -32,6 +32,8 @@ type gang struct {
 	description
 	tallies
 	attempts
+	// wasStarted and admittedSingly are the results of hasStarted and admitsSingly when they were last acted upon.
+	wasStarted, admittedSingly bool
 	progress
 }
 
@@ -72,20 +74,18 @@ type attempts struct {
 	completed time.Time
 }
 
-// progress is how far a gang runs, see updateStarted.
+// progress is what is known of a gang of which part runs, see updateStarted. It is zero if nothing runs.
 type progress struct {
-	// wasStarted and admittedSingly are the results of hasStarted and admitsSingly when they were last acted upon.
-	wasStarted, admittedSingly bool
-	// begin is what is known of how the members that run began to.
-	begin begin
-	// broken is since when less than the minimum runs and the gang does not grow; zero if the minimum runs, or nothing.
-	broken time.Time
+	// interrupted: the rest of the minimum was there to run with what runs, or is of a later stage. It starts as a whole.
+	interrupted bool
 	// lastMin is the minimum when the gang last ran whole; confirmedMin is the part of it that certainly ran. For a gang
 	// that ran before it was seen, the first is what its minimum is.
 	lastMin, confirmedMin int
 	// lowered is by how much the minimum was lowered, less the members that were seen to be gone for it; negative until
 	// the minimum follows.
 	lowered int
+	// broken is since when less than the minimum runs and the gang does not grow; zero if the minimum runs.
+	broken time.Time
 	// rest is what it has still to take of its minResources, and growing when it began to run; see expect.
 	rest    resource.Vector
 	growing time.Time

@@ -67,7 +67,7 @@ func (s *Gangs) outstanding(besides *group, priority int32) []Outstanding {
 		if len(g.rest) == 0 || g.group == besides {
 			continue
 		}
-		if g.shrink(); g.running() == 0 || s.ticked.Sub(g.growing) >= outstandingFor {
+		if g.shrink(); s.ticked.Sub(g.growing) >= outstandingFor {
 			g.rest = nil
 		}
 		if len(g.rest) > 0 && g.priorityOf((*member).runs) >= priority {

@@ -10,19 +10,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
-// begin is what is known of how the members of a gang that run began to.
-type begin uint8
-
-const (
-	// unknown: nothing runs, or not everything was seen yet.
-	unknown begin = iota
-	// interrupted: part of the minimum runs, and the rest was there to run with it. The scheduler
-	// that released the gang ended meanwhile. The gang is not started.
-	interrupted
-	// started: the minimum ran. It stays so until nothing runs.
-	started
-)
-
 // running counts the members that are bound, or on their way to be.
 func (g *gang) running() int { return g.byState[Released].N + g.byState[Bound].N }
 
@@ -52,9 +39,12 @@ func (g *gang) hasStarted() bool {
 	case gangspec.WaitingAndRunning:
 		return g.runningOrSucceeded().N >= g.spec.Min
 	default:
-		return g.begin == started && g.running() > 0 || g.succeeded().N >= g.spec.Min
+		return g.ranTogether() && g.running() > 0 || g.succeeded().N >= g.spec.Min
 	}
 }
+
+// ranTogether reports whether the minimum ran since anything of the gang runs. No later stage waits to start.
+func (g *gang) ranTogether() bool { return g.lastMin > 0 && !g.interrupted }
 
 // admitsSingly reports whether members may go alone now. While members are being evicted none comes: it would be
 // evicted with its gang.
@@ -67,22 +57,22 @@ func (s *Gangs) updateStarted(g *gang, now time.Time) {
 	running, whole := g.running(), g.minimumRuns()
 	switch {
 	case running == 0:
-		g.begin, g.lastMin, g.confirmedMin, g.lowered = unknown, 0, 0, 0
+		g.progress = progress{}
 	case whole:
-		if g.begin != started {
+		if !g.ranTogether() {
 			g.expect(now)
 		}
-		g.begin, g.lastMin, g.confirmedMin, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
+		g.interrupted, g.lastMin, g.confirmedMin, g.lowered = false, g.spec.Min, g.spec.Min, max(0, g.lowered)
 	case g.laterStage():
-		g.begin = interrupted // what was made later is to start with what runs
 		stage, _ := g.spec.Stage()
-		g.confirmedMin = g.asked.Stages[stage-2]
-	case g.begin != unknown || s.closed || g.spec.Min == 0:
+		ran := g.asked.Stages[stage-2]
+		g.interrupted, g.lastMin, g.confirmedMin = true, ran, ran // what was made later is to start with what runs
+	case g.interrupted || g.lastMin > 0 || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():
-		g.begin = interrupted
+		g.interrupted = true
 	default:
-		g.begin, g.lastMin, g.confirmedMin = started, g.spec.Min, g.certainMin()
+		g.lastMin, g.confirmedMin = g.spec.Min, g.certainMin()
 	}
 	s.updateBroken(g, now)
 }
@@ -164,7 +154,7 @@ func (g *group) begun() bool {
 // runs of its group.
 func (g *gang) lacksPartOfStarted() bool {
 	if g.running() > 0 {
-		return g.begin == interrupted || g.spec.Min <= g.lastMin
+		return g.interrupted || g.spec.Min <= g.lastMin
 	}
 	first := firstBound(g.group.gangs...)
 	return first.IsZero() || g.wasThere(first)

@@ -170,7 +170,7 @@ func runs(g *gang, fresh map[types.UID]bool) bool {
 	case g.spec.Policy == gangspec.WaitingAndRunning:
 		return running+done >= g.spec.Min
 	default:
-		return g.begin == started && running > 0 || done >= g.spec.Min
+		return g.lastMin > 0 && !g.interrupted && running > 0 || done >= g.spec.Min
 	}
 }
 
@@ -435,9 +435,9 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 // checkBegin checks what is known of how a gang began to run.
 func checkBegin(s *Gangs, g *gang, fail func(string, ...any)) {
 	switch running, whole := g.running(), g.minimumRuns(); {
-	case (running == 0) != (g.begin == unknown) && !s.closed && g.spec.Min > 0:
-		fail("gang %s: %d run, and how they began is %d", g.key, running, g.begin)
-	case running > 0 && whole && g.begin != started:
+	case (running > 0) != (g.interrupted || g.lastMin > 0) && !s.closed && g.spec.Min > 0:
+		fail("gang %s: %d run, interrupted %t, after %d", g.key, running, g.interrupted, g.lastMin)
+	case running > 0 && whole && !g.ranTogether():
 		fail("gang %s has its minimum, and has not started", g.key)
 	case g.broken.IsZero() != (running == 0 || whole || g.spec.Min == 0 || g.grows()):
 		fail("gang %s: %d run, and it is broken since %s", g.key, running, g.broken)
