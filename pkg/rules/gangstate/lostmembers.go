@@ -1,14 +1,5 @@
 package gangstate
 
-// lost counts the members that the gang lacks of a minimum that ran. Members by which the minimum
-// was raised since were never there.
-func (g *gang) lost() int {
-	if g.spec.Min <= g.lastMin {
-		return g.short()
-	}
-	return max(0, min(g.short(), g.lastMin-g.have().N))
-}
-
 // certainMin returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
 // runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
 // something was lost and is not made anew.

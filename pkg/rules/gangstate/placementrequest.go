@@ -70,7 +70,7 @@ func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
 	}
 	least := g.minimumPods(podsOf(g.sorted((*member).eligible)))
 	i := slices.Index(least, pod)
-	return i >= 0, i >= 0 && i < g.lost()
+	return i >= 0, i >= 0 && (g.spec.Min <= g.lastMin || g.have().N+i < g.lastMin)
 }
 
 // minimumPods returns those of some pods that reach the minimum.
