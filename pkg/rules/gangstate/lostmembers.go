@@ -1,5 +1,7 @@
 package gangstate
 
+import "time"
+
 // certainMin returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
 // runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
 // something was lost and is not made anew.
@@ -15,6 +17,19 @@ func (g *gang) certainMin() int {
 func (g *gang) grows() bool {
 	run := g.runningOrSucceeded()
 	return g.confirmedMin > 0 && g.confirmedMin <= run.N && g.confirmedMin < g.spec.Min && !run.Reaches(&g.spec)
+}
+
+// updateBroken finds out since when the gang runs with less than its minimum, and does not grow.
+func (s *Gangs) updateBroken(g *gang, now time.Time) {
+	switch {
+	case g.running() == 0 || g.minimumRuns() || g.spec.Min == 0 || g.grows():
+		g.broken = time.Time{}
+	case g.broken.IsZero():
+		g.broken = now
+		if g.hasStarted() {
+			s.readmitExtras(g)
+		}
+	}
 }
 
 // writeOff lowers the minimum that ran by n members that succeeded and are gone, less what the minimum of the PodGroup
