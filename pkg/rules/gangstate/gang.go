@@ -1,7 +1,6 @@
 package gangstate
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -10,10 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.
@@ -171,11 +168,6 @@ func (g *gang) created() time.Time {
 	return g.oldest
 }
 
-// note records a new member's age.
-func (g *gang) note(pod *v1.Pod) {
-	g.oldest = times.Earlier(g.oldest, pod.CreationTimestamp.Time)
-}
-
 // sorted lists the members that pass the test, in their order.
 func (g *gang) sorted(test func(*member) bool) []*member {
 	var out []*member
@@ -209,14 +201,6 @@ func podsOf(members []*member) []*v1.Pod {
 		pods[i] = m.pod
 	}
 	return pods
-}
-
-// neverFits returns the failure of a round whose members kept failing on the nodes that plans gave
-// them.
-func (g *gang) neverFits() failure {
-	return failure{reason: v1alpha1.ReasonPlacementFailed,
-		message: fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key,
-			maxReplans+1)}
 }
 
 // failure is why an attempt or a round failed, for users. topology is the label key of the required topology,

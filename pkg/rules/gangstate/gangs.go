@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // Gangs is every gang of one scheduler profile. It is not safe for concurrent
@@ -207,7 +208,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	g.members[m.uid()] = m
 	s.number(m)
 	s.turns.add(m)
-	g.note(m.pod)
+	g.oldest = times.Earlier(g.oldest, m.pod.CreationTimestamp.Time)
 	g.relive(m)
 	g.enter(m)
 	s.listen(m)

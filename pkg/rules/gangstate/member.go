@@ -91,7 +91,7 @@ func (m *member) eligible() bool { return m.state == Pending && m.free() }
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
 // lives reports whether it has not ended, is not being deleted, and will not be.
-func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.replaced }
+func (m *member) lives() bool { return !m.dying() && !m.replaced }
 
 // dying reports whether it is being deleted.
 func (m *member) dying() bool { return m.pod.DeletionTimestamp != nil }

@@ -15,17 +15,13 @@ import (
 
 // updateNamedGangs updates the reverse index of groups, and regroups the gangs.
 func (s *Gangs) updateNamedGangs(g *gang, before []gangspec.Key, now time.Time) {
-	s.dropNamedGangs(g, before)
+	for _, key := range before {
+		nested.Delete(s.naming, key, g.key)
+	}
 	for _, key := range g.spec.Groups {
 		nested.Set(s.naming, key, g.key, true)
 	}
 	s.regroup(g, now)
-}
-
-func (s *Gangs) dropNamedGangs(g *gang, groups []gangspec.Key) {
-	for _, key := range groups {
-		nested.Delete(s.naming, key, g.key)
-	}
 }
 
 // regroup puts g and the gangs that agree with it into one group: gangs that name each other. A gang also waits for a

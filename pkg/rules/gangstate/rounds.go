@@ -18,7 +18,9 @@ func (s *Gangs) replan(grp *group, now time.Time) {
 	}
 	for _, g := range grp.gangs {
 		if g.need() > 0 && g.failure.none() {
-			g.failure = g.neverFits()
+			g.failure = failure{reason: v1alpha1.ReasonPlacementFailed,
+				message: fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key,
+					maxReplans+1)}
 		}
 	}
 	s.failRound(grp, now)
