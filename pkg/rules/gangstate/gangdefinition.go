@@ -185,6 +185,9 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	if fewer := spec.Min < asked.Min || lowers(asked.MinByRole, spec.MinByRole); fewer && g.running() > 0 {
 		s.effects.Freed = true // more of it is surplus, which helps preemptors
 	}
+	if more := spec.Min > asked.Min || lowers(spec.MinByRole, asked.MinByRole); more && g.hasStarted() {
+		s.readmitExtras(g) // they may be needed now
+	}
 	s.enterStage(g)
 	g.group.ranked = false
 	if !reflect.DeepEqual(asked, spec) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestStoriesOfInterruptedReleases: the scheduler that released a gang ended before all of its
@@ -180,6 +182,22 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				"x: 1 run of min 5, map[] by role, broken for 0s",
 				"one is lost: q1 begun true", "one is lost: q2 begun false", "one is lost: q3 begun false",
 			},
+		},
+		"members that wait beyond a minimum that is raised come to the gate again: they are not beyond it any longer": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.describe("x", &gangspec.PodGroupDescription{Min: 2})
+				c.bring(podsNamed("p", 2, of("x"))...)
+				c.bring(podOf("q", of("x"), aged(-time.Minute)))
+				c.note("q is surplus: %t", c.s.members["q"].rank().Surplus)
+				e := c.s.Describe(gangspec.Community, gangspec.Key{Namespace: "a", Name: "x"}, &gangspec.PodGroupDescription{Min: 3, Created: start}, c.now)
+				for _, pod := range e.Activate {
+					c.note("the gates are asked again about %s", pod.Name)
+				}
+				c.note("q is surplus: %t", c.s.members["q"].rank().Surplus)
+				c.do(e)
+			},
+			want: []string{"q is surplus: true", "the gates are asked again about q", "q is surplus: false"},
 		},
 		"what a gang gave up by itself was not lost": {
 			room: map[string]int{"n": 4},
