@@ -2,6 +2,7 @@ package victim
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -177,25 +178,28 @@ func makeBundle(need Vector, b Bundle) Bundle {
 
 // Coverage returns how much of a need an amount covers: the sum over resources of min(has, needed)/needed, from 0 to
 // their number.
-func Coverage(need, has Vector) float64 {
-	sum := 0.0
+func Coverage(need, has Vector) (sum float64) {
 	for name, needed := range need {
-		if needed > 0 {
-			sum += float64(min(has[name], needed)) / float64(needed)
-		}
+		sum += portion(min(has[name], needed), needed)
 	}
 	return sum
 }
 
 // share returns Coverage without the cap at the need.
-func share(need, has Vector) float64 {
-	sum := 0.0
+func share(need, has Vector) (sum float64) {
 	for name, needed := range need {
-		if needed > 0 {
-			sum += float64(has[name]) / float64(needed)
-		}
+		sum += portion(has[name], needed)
 	}
 	return sum
+}
+
+// portion returns has/needed; 0 if nothing is needed. It is rounded to a multiple of 2^-32: so a sum does not depend on
+// the order of its terms.
+func portion(has, needed int64) float64 {
+	if needed <= 0 {
+		return 0
+	}
+	return math.Round(float64(has)/float64(needed)*(1<<32)) / (1 << 32)
 }
 
 // comparePods orders pods of a gang by which goes first, among those that violate no PodDisruptionBudget and among the
