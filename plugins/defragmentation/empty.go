@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -125,9 +126,19 @@ func (r *round) isWorth(p *problem, on map[int][]int, unit []int) bool {
 // amountIn returns how much of a resource some nodes have.
 func (p *problem) amountIn(unit []int, name v1.ResourceName) (amount int64) {
 	for _, node := range unit {
-		amount += ledger.Amount(p.simulation.Node(node).GetAllocatable(), name)
+		has, _ := amountOf(p.simulation.Node(node), name)
+		amount += has
 	}
 	return amount
+}
+
+// amountOf returns how much of a resource a node has, and how much of that its pods request. Each pod takes one of
+// those that the node may have.
+func amountOf(node fwk.NodeInfo, name v1.ResourceName) (has, used int64) {
+	if name == v1.ResourcePods {
+		return int64(node.GetAllocatable().GetAllowedPodNumber()), int64(len(node.GetPods()))
+	}
+	return ledger.Amount(node.GetAllocatable(), name), ledger.Amount(node.GetRequested(), name)
 }
 
 // byNode returns the pods that may be moved, by their node.
@@ -249,10 +260,10 @@ func (r *round) targets(p *problem, units [][]int, name v1.ResourceName) []int {
 
 // usage returns the requested share of a resource on some nodes; 0 if they have none of it.
 func (p *problem) usage(unit []int, name v1.ResourceName) float64 {
-	var used int64
-	has := p.amountIn(unit, name)
+	var has, used int64
 	for _, node := range unit {
-		used += ledger.Amount(p.simulation.Node(node).GetRequested(), name)
+		total, taken := amountOf(p.simulation.Node(node), name)
+		has, used = has+total, used+taken
 	}
 	if has == 0 {
 		return 0

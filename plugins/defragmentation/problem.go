@@ -285,13 +285,11 @@ func (r *round) isTarget(p *problem, at, index int) bool {
 // too high with the pod. For a demand that waits, any node with room will do: the fewest restarts
 // count.
 func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
-	has, used := info.GetAllocatable(), info.GetRequested()
 	for name, least := range r.args.DefragmentThresholds {
 		if r.args.Mode != descheduler.ThresholdMode {
 			break
 		}
-		if total := ledger.Amount(has, name); total > 0 &&
-			float64(ledger.Amount(used, name))*100 < float64(least)*float64(total) {
+		if total, used := amountOf(info, name); total > 0 && float64(used)*100 < float64(least)*float64(total) {
 			return false
 		}
 	}
@@ -299,8 +297,11 @@ func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
 		if most >= 100 {
 			continue // no more than the node has anyway, once other pods have made room
 		}
-		if total := ledger.Amount(has, name); total > 0 &&
-			float64(ledger.Amount(used, name)+request[name])*100 > float64(most)*float64(total) {
+		asked := request[name]
+		if name == v1.ResourcePods {
+			asked = 1
+		}
+		if total, used := amountOf(info, name); total > 0 && float64(used+asked)*100 > float64(most)*float64(total) {
 			return false
 		}
 	}
