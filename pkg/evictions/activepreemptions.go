@@ -12,6 +12,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/util/nested"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // Preemption is a decision to evict pods for a preemptor.
@@ -36,8 +38,9 @@ type ActivePreemptions struct {
 	victims map[types.UID]*victimRecord
 	// awaited is how many victims of each holder have not ended.
 	awaited map[hold.Holder]int
-	// evicted is when pods of a gang last ended as victims, and for which holder's decisions, as long as these stand.
-	evicted map[Owner]recentEviction
+	// evicted is when pods of a gang last ended as victims, by the holder whose decisions they were; without holder once
+	// that has concluded.
+	evicted map[Owner]map[hold.Holder]time.Time
 	// refused are the pods whose eviction the API server refused, and when.
 	refused map[types.UID]time.Time
 	// unexpected is when an eviction was last refused that no dry run had predicted.
@@ -58,12 +61,6 @@ type victimRecord struct {
 
 func (v *victimRecord) hasEnded() bool { return !v.ended.IsZero() }
 
-// recentEviction is a completed eviction; without holder once that has concluded.
-type recentEviction struct {
-	at     time.Time
-	holder hold.Holder
-}
-
 // refusedFor is how long a pod is no candidate after its eviction was refused.
 const refusedFor = 10 * time.Second
 
@@ -77,7 +74,7 @@ const cautiousFor = time.Hour
 func NewActivePreemptions() *ActivePreemptions {
 	return &ActivePreemptions{
 		victims: map[types.UID]*victimRecord{}, awaited: map[hold.Holder]int{},
-		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{},
+		evicted: map[Owner]map[hold.Holder]time.Time{}, refused: map[types.UID]time.Time{},
 	}
 }
 
@@ -172,7 +169,7 @@ func (u *ActivePreemptions) RecordEnd(pod types.UID, now time.Time) bool {
 	u.countAwaited(victim, -1)
 	victim.ended = now
 	if !victim.owner.IsPod() {
-		u.evicted[victim.owner] = recentEviction{now, victim.evictedFor.Holder}
+		nested.Set(u.evicted, victim.owner, victim.evictedFor.Holder, now)
 	}
 	return true
 }
@@ -183,20 +180,27 @@ func (u *ActivePreemptions) dropOldEnded(now time.Time) {
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.victims,
 		func(_ types.UID, one *victimRecord) bool { return one.hasEnded() && now.Sub(one.ended) > endedFor })
-	maps.DeleteFunc(u.evicted,
-		func(_ Owner, last recentEviction) bool { return now.Sub(last.at) > config.MaxEvictionCooldown })
+	for of, ends := range u.evicted {
+		for holder, at := range ends {
+			if now.Sub(at) > config.MaxEvictionCooldown {
+				nested.Delete(u.evicted, of, holder)
+			}
+		}
+	}
 }
 
 // LastEvicted returns when pods of a gang last ended as victims of a preemptor other than but, as far as this process
 // has seen in the last day; zero for never. A preemptor some of whose victims have ended may evict the rest, until it
 // has concluded.
-func (u *ActivePreemptions) LastEvicted(of Owner, but hold.Holder) time.Time {
+func (u *ActivePreemptions) LastEvicted(of Owner, but hold.Holder) (last time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if last := u.evicted[of]; last.holder != but {
-		return last.at
+	for holder, at := range u.evicted[of] {
+		if holder != but {
+			last = times.Later(last, at)
+		}
 	}
-	return time.Time{}
+	return last
 }
 
 // ConcludeDecisions records that no decision of a preemptor stands. What was evicted for it then counts like what was
@@ -204,9 +208,10 @@ func (u *ActivePreemptions) LastEvicted(of Owner, but hold.Holder) time.Time {
 func (u *ActivePreemptions) ConcludeDecisions(holder hold.Holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for of, last := range u.evicted {
-		if last.holder == holder {
-			u.evicted[of] = recentEviction{at: last.at}
+	for of, ends := range u.evicted {
+		if at, ok := ends[holder]; ok {
+			nested.Delete(u.evicted, of, holder)
+			nested.Set(u.evicted, of, hold.Holder{}, times.Later(at, ends[hold.Holder{}]))
 		}
 	}
 }
