@@ -168,7 +168,8 @@ func (j *Judge) judgeOrder(waiting []unit) {
 // judgeHeld: "What fits is held, out of reach of all other pods"; "When it runs out, everything is given back, the
 // waiting members get the annotation timeout" (behaviour.md). It is judged of the only NonStrict gang that waited at
 // the last rest, if it waits still: what was free then is what it held, if it would fit into an empty cluster. Pods
-// that come before it may have preempted it.
+// of a higher priority may have preempted it; "if incomplete gangs block each other, ... the youngest gives back what it
+// holds" (behaviour.md).
 func (j *Judge) judgeHeld(waiting []unit) {
 	if j.queued || j.restarted || len(j.evictions) > 0 || !j.nodesChanged.Before(j.rested) {
 		return
@@ -190,7 +191,8 @@ func (j *Judge) judgeHeld(waiting []unit) {
 		j.violate("waiting time", "gang %s waits and holds for more than %v", u.job, u.waits)
 	}
 	for _, s := range j.starts {
-		if s.priority > u.priority {
+		older := s.minimum && s.priority == u.priority && s.created.Before(u.created)
+		if s.priority > u.priority || older {
 			return
 		}
 	}
