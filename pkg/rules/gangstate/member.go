@@ -48,7 +48,7 @@ type member struct {
 	admitted bool
 	// waitingSince is since when its binding waits for a decision from here; zero if it does not.
 	waitingSince time.Time
-	// keepsPlace: it is returning from Permit, and its place stays held for it; see keepPart.
+	// keepsPlace: it gives back its reservation, and its place stays held for it; see keepPart.
 	keepsPlace bool
 	// expired: the wait time of its gang ran out while it was waiting, or the pod carries the timeout annotation. It
 	// revives when that is removed.

@@ -46,8 +46,8 @@ func (s *Gangs) endFailedRound(grp *group, now time.Time) {
 	}
 }
 
-// keepPart makes members that are held at Permit planned ones, with the same places: a plan can move these, and they
-// make way for other gangs. They are rejected first.
+// keepPart makes planned ones of members that wait for their binding, with the same places: a plan can move these, and
+// they make way for other gangs. The scheduler rejects them first.
 func (s *Gangs) keepPart(grp *group) {
 	for _, g := range grp.gangs {
 		if g.hasStarted() {
