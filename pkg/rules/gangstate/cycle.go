@@ -267,10 +267,8 @@ func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait, ahead bool, e Eff
 		s.releaseMember(m)
 	}
 	s.updatePhase(m.gang, now)
-	if m.waitingSince = (time.Time{}); m.state == Held || m.state == Returning {
-		m.waitingSince = now
-	}
-	return m.isWaiting(), m.state == Held && len(m.claims()) > 0, s.takeEffects()
+	m.waiting = m.state == Held || m.state == Returning
+	return m.waiting, m.state == Held && len(m.claims()) > 0, s.takeEffects()
 }
 
 // Unreserved records that a member does not go to its node after all: it follows a plan and did not fit, or the
@@ -285,7 +283,7 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		s.unplan(m)
 	case m.state == Returning && m.keepsPlace && m.free() && !m.gang.group.strict() && !m.gang.hasStarted():
 		s.mayFit(m.gang.group) // the last attempt was made without it
-		m.gang.change(m, func() { m.state, m.admitted, m.waitingSince, m.keepsPlace = Planned, false, time.Time{}, false })
+		m.gang.change(m, func() { m.state, m.admitted, m.waiting, m.keepsPlace = Planned, false, false, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	default:
 		if m.state == Returning && m.free() {
@@ -293,7 +291,7 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		}
 		s.effects.Freed = true
 		m.gang.change(m, func() {
-			m.state, m.node, m.admitted, m.waitingSince, m.keepsPlace = Pending, "", false, time.Time{}, false
+			m.state, m.node, m.admitted, m.waiting, m.keepsPlace = Pending, "", false, false, false
 		})
 	}
 	s.endTurn(m)
@@ -357,7 +355,7 @@ func NoNodes(a *Attempt) Outcome {
 // BoundTo records that the binding of a member went through.
 func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
-		m.gang.change(m, func() { m.state, m.waitingSince = Bound, time.Time{} })
+		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
 		s.endTurn(m)
 		if g := m.gang; !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
 			s.effects.Started = append(s.effects.Started, now.Sub(g.completed))

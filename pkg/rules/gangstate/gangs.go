@@ -193,9 +193,9 @@ func (m *member) carry(left *member) {
 	m.losing, m.outdated = left.losing, true
 	switch left.state {
 	case Held, Returning:
-		m.state, m.node, m.waitingSince = Returning, left.node, left.waitingSince
+		m.state, m.node, m.waiting = Returning, left.node, left.waiting
 	case Released, Bound:
-		m.state, m.node, m.waitingSince = left.state, left.node, left.waitingSince
+		m.state, m.node, m.waiting = left.state, left.node, left.waiting
 	case Pending, Planned:
 	}
 }
@@ -243,7 +243,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	case m.state == Bound:
 		s.releaseMemberHold(m, was.state)
 		s.endTurn(m)
-		m.waitingSince = time.Time{}
+		m.waiting = false
 	case !m.free():
 		// Its user, or another scheduler, has taken it out of the round.
 		s.unreserveMember(m)

@@ -2,7 +2,6 @@ package gangstate
 
 import (
 	"cmp"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,8 +45,8 @@ type member struct {
 
 	// admitted: the queue may let it through; only then does it cost a cycle.
 	admitted bool
-	// waitingSince is since when its binding waits for a decision from here; zero if it does not.
-	waitingSince time.Time
+	// waiting: its binding waits for a decision from here.
+	waiting bool
 	// keepsPlace: it gives back its reservation, and its place stays held for it; see keepPart.
 	keepsPlace bool
 	// expired: the wait time of its gang ran out while it was waiting, or the pod carries the timeout annotation. It
@@ -73,9 +72,6 @@ type member struct {
 }
 
 func newMember(pod *v1.Pod) *member { return &member{pod: pod, index: gangspec.IndexOf(pod)} }
-
-// isWaiting reports whether its binding waits for a decision from here.
-func (m *member) isWaiting() bool { return !m.waitingSince.IsZero() }
 
 func (m *member) uid() types.UID { return m.pod.UID }
 

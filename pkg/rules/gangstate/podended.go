@@ -20,7 +20,7 @@ func (s *Gangs) PodEnded(uid types.UID, now time.Time) Effects {
 // dismiss removes a member that leaves for good. If it still waits it is rejected: its release may not have reached
 // it.
 func (s *Gangs) dismiss(m *member, now time.Time) {
-	if m.state == Released && m.isWaiting() {
+	if m.state == Released && m.waiting {
 		s.effects.Reject = append(s.effects.Reject, m.uid())
 	}
 	s.remove(m, now)

@@ -62,7 +62,7 @@ func (s *Gangs) resend(grp *group, now time.Time) {
 				s.effects.Activate = append(s.effects.Activate, m.pod)
 			case m.state == Returning:
 				s.effects.Reject = append(s.effects.Reject, m.uid())
-			case m.state == Released && m.isWaiting():
+			case m.state == Released && m.waiting:
 				s.effects.Release = append(s.effects.Release, m.uid())
 			}
 		}

@@ -138,7 +138,7 @@ func (w *watch) checkReleases(e Effects) {
 			w.fail("pod %s is released, but it is not", uid)
 		case w.before[uid] != Released:
 			fresh[uid] = true
-		case !m.isWaiting():
+		case !m.waiting:
 			w.fail("pod %s is released again though it does not wait", uid)
 		}
 	}
