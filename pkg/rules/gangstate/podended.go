@@ -128,6 +128,7 @@ func (s *Gangs) leaveSucceeded(uid types.UID, now time.Time) {
 
 func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
 	delete(s.succeeded, uid)
+	g.group.ranked = false
 	s.updatePhase(g, now)
 	s.forget(g)
 }

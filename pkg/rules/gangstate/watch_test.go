@@ -474,6 +474,9 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 	if grp.phase != gathering && !s.timed[grp] {
 		complain("it is not timed")
 	}
+	if fresh := (&group{gangs: grp.gangs}).rankOf(); grp.ranked && fresh != grp.rank {
+		complain("its rank is %v, known %v", fresh, grp.rank)
+	}
 	if grp.holding() > 0 && grp.clocks.held.IsZero() {
 		complain("it holds something since never")
 	}
