@@ -62,7 +62,7 @@ var explanations = map[string]explanation{
 		"llm/tonight waits: 1 of its minimum of 2 members are there\n",
 		"Reservation tonight: Available, for 1 members; 2 of 2 placements are held, and 0 pods use them, on",
 	}},
-	"stray -n llm":   {true, []string{`error: there is no gang "llm/stray"`, "Its pods name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler"}},
+	"stray -n llm":   {want: []string{"llm/stray waits: its 1 pod names the scheduler another-scheduler, which is no profile of", "write schedulerName: lockstep-scheduler\n"}},
 	"nothing -n llm": {true, []string{`error: there is no gang "llm/nothing": no pod is in it`}},
 	// It may list pods of the namespace, and nothing else.
 	"eval -n llm --as=poor -v":  {want: []string{"llm/eval: 2 of 2 members have a node; its minimum is not known\n", "Note: its PodGroup is not known: reading"}},

@@ -123,22 +123,26 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 			return r, nil
 		}
 	}
-	if g == nil && why != nil || len(forecast.Members) == 0 &&
+	members := forecast.Members
+	if others := strangers(forecast.Named, forecast.Profiles); why == nil && len(others) == len(forecast.Named) {
+		members = others // no profile schedules them
+	}
+	if g == nil && why != nil || len(members) == 0 &&
 		(g == nil || len(beside.of.PodGroups)+len(beside.of.Natives) == 0) {
 		if why != nil {
 			return nil, unasked(o.unknown(ctx, cluster.Read, gang, strings.Join(beside.notes, "; ")), why)
 		}
-		return nil, o.unknown(ctx, cluster.Read, gang, strangers(forecast.Named, forecast.Profiles))
+		return nil, o.unknown(ctx, cluster.Read, gang, "")
 	}
-	r := newReport(gang, forecast.Members, g)
+	r := newReport(gang, members, g)
 	defer r.judge(g)
 	r.Notes = beside.notes
-	r.Advice = append(r.Advice, badKeys(gang, &beside.of, forecast.Members)...)
+	r.Advice = append(r.Advice, badKeys(gang, &beside.of, members)...)
 	for _, plan := range view.Plans(beside.plans) {
 		r.Advice = append(r.Advice, planned(&plan))
 	}
 	if g != nil && (g.Minimum > 0 || beside.groupsRead) { // or else its PodGroup may say more than its pods
-		r.there += len(forecast.Named) - len(forecast.Members) // others are there, and name another scheduler
+		r.there += len(forecast.Named) - len(members) // others are there, and name another scheduler
 		r.tell(g, forecast.Profiles)
 		r.tellEviction(ctx, cluster, g, time.Now())
 		if g.Reason == v1alpha1.ReasonEvicted || v1alpha1.IsIncomplete(g.Reason) {
@@ -194,7 +198,11 @@ func (r *Report) addQueue(ctx context.Context, read reader, name string) {
 // addForecast adds what the scheduler says.
 func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, beside *relatedObjects) {
 	r.Configuration, r.Line, r.MoreNodes, r.Cases = &f.Configuration, f.Line, f.MoreNodes, f.Cases
-	if text := strangers(f.Named, f.Profiles); text != "" {
+	others := strangers(f.Named, f.Profiles)
+	if len(f.Members) == 0 {
+		r.unscheduled = textUnscheduled(Waiting(others), f.Profiles)
+	}
+	if text := textStrangers(others, f.Profiles); text != "" && r.unscheduled == "" {
 		r.Advice = append(r.Advice, text)
 	}
 	if f.Queue != "" {

@@ -331,7 +331,7 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	gangs := view.Gangs(in)
 	var names []string
 	for i := range gangs {
-		if gangs[i].Name != name { // one of pods that no profile schedules is there, and is none
+		if gangs[i].Name != name { // one whose profile has no gangs is there, and is none
 			names = append(names, gangs[i].Name)
 		}
 	}

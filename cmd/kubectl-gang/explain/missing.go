@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // missing returns what to look at where a gang has fewer pods than it starts with; empty where it has enough. there is
@@ -47,17 +48,41 @@ func and(profiles []string) string {
 	return " and spec.schedulerName: " + strings.Join(profiles, " or ")
 }
 
-// strangers words which pods name a gang, but no scheduler of these profiles; empty where there are none.
-func strangers(pods []*v1.Pod, profiles []string) string {
+// strangers returns the pods that name no scheduler of these profiles.
+func strangers(pods []*v1.Pod, profiles []string) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
+		return slices.Contains(profiles, pod.Spec.SchedulerName)
+	})
+}
+
+// schedulersOf counts pods by the scheduler that they name.
+func schedulersOf(pods []*v1.Pod) map[string]int {
 	counts := map[string]int{}
 	for _, pod := range pods {
-		if name := pod.Spec.SchedulerName; !slices.Contains(profiles, name) {
-			counts[name]++
-		}
+		counts[pod.Spec.SchedulerName]++
 	}
-	if len(counts) == 0 {
+	return counts
+}
+
+// textStrangers says which schedulers these pods of a gang name that are no profiles; empty for no pods.
+func textStrangers(pods []*v1.Pod, profiles []string) string {
+	if len(pods) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("Its pods name a scheduler that is no profile of the configuration: %s; set "+
-		"spec.schedulerName to %s", strings.Join(Counted(counts), ", "), strings.Join(profiles, " or "))
+		"spec.schedulerName to %s", strings.Join(Counted(schedulersOf(pods)), ", "), strings.Join(profiles, " or "))
+}
+
+// textUnscheduled says that the pods of a gang which wait name no profile; empty where none waits.
+func textUnscheduled(waiting []*v1.Pod, profiles []string) string {
+	if len(waiting) == 0 {
+		return ""
+	}
+	counts := schedulersOf(waiting)
+	which := fmt.Sprintf("the scheduler %s, which is no profile", waiting[0].Spec.SchedulerName)
+	if len(counts) > 1 {
+		which = fmt.Sprintf("the schedulers %s, which are no profiles", strings.Join(Counted(counts), ", "))
+	}
+	return fmt.Sprintf("its %s name%s %s of lockstep-scheduler; write schedulerName: %s",
+		words.Count(len(waiting), "pod"), singular(len(waiting)), which, strings.Join(profiles, " or "))
 }

@@ -1,11 +1,25 @@
 package explain
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestStands(t *testing.T) {
@@ -68,12 +82,51 @@ func TestStrangers(t *testing.T) {
 	for _, name := range []string{"lockstep-scheduler", "other", "default-scheduler", "other"} {
 		pods = append(pods, &v1.Pod{Spec: v1.PodSpec{SchedulerName: name}})
 	}
+	profiles := []string{"lockstep-scheduler"}
 	const want = "Its pods name a scheduler that is no profile of the configuration: default-scheduler (1), other (2); set spec.schedulerName to lockstep-scheduler"
-	if got := strangers(pods, []string{"lockstep-scheduler"}); got != want {
+	if got := textStrangers(strangers(pods, profiles), profiles); got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	if got := strangers(pods[:1], []string{"lockstep-scheduler"}); got != "" {
+	if got := textStrangers(strangers(pods[:1], profiles), profiles); got != "" {
 		t.Errorf("it says %q of none", got)
+	}
+}
+
+// emptyDump returns the file of a dump of a cluster in which nothing is.
+func emptyDump(t *testing.T) string {
+	t.Helper()
+	var dump bytes.Buffer
+	must.Succeed(t, source.NewRecorder(&source.Dump{}, "").Write(&dump))
+	file := filepath.Join(t.TempDir(), "dump")
+	must.Succeed(t, os.WriteFile(file, dump.Bytes(), 0o600))
+	return file
+}
+
+// TestUnscheduled: a gang whose pods all name a scheduler that is no profile waits for that to be corrected.
+func TestUnscheduled(t *testing.T) {
+	for want, schedulers := range map[string][]string{
+		"ns/train waits: its 3 pods name the scheduler default-scheduler, which is no profile of lockstep-scheduler; write schedulerName: lockstep-scheduler": {
+			"default-scheduler", "default-scheduler", "default-scheduler"},
+		"ns/train waits: its 1 pod names the scheduler lockstep-sheduler, which is no profile of lockstep-scheduler; write schedulerName: lockstep-scheduler": {
+			"lockstep-sheduler"},
+		"ns/train waits: its 3 pods name the schedulers a (2), b (1), which are no profiles of lockstep-scheduler; write schedulerName: lockstep-scheduler": {
+			"a", "b", "a"},
+	} {
+		o := &options{Access: access.New(genericiooptions.NewTestIOStreamsDiscard())}
+		o.DumpFile, o.Timeout = emptyDump(t), time.Minute
+		o.forecast = func(context.Context, *access.Access, *source.Question, string) (*Forecast, error) {
+			f := &Forecast{Profiles: []string{"lockstep-scheduler"}}
+			for i, name := range schedulers {
+				f.Named = append(f.Named, &v1.Pod{Spec: v1.PodSpec{SchedulerName: name}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("train-%d", i), UID: apitypes.UID(strconv.Itoa(i)),
+					Annotations: map[string]string{v1alpha1.GangNameAnnotation: "train", v1alpha1.MinAvailableAnnotation: strconv.Itoa(len(schedulers))}}})
+			}
+			return f, nil
+		}
+		r, err := o.report(t.Context(), "ns/train")
+		must.Succeed(t, err)
+		if r.Verdict != want || len(r.Advice) > 0 || r.State != "planning" || r.Waiting != len(schedulers) {
+			t.Errorf("%d wait, it is %s: %q, advice %q; want %q", r.Waiting, r.State, r.Verdict, r.Advice, want)
+		}
 	}
 }
 

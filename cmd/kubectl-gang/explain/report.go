@@ -61,6 +61,8 @@ type Report struct {
 	// refused.
 	there            int
 	refusedByKubelet []*v1.Pod
+	// unscheduled says that no profile schedules its pods that wait; empty where one does, or that is not known.
+	unscheduled string
 }
 
 // Queue is the numbers of the gang's queue.

@@ -52,6 +52,9 @@ func singular(n int) string {
 
 // why says why a gang, or what is left of it, waits.
 func (r *Report) why(g *view.Gang) string {
+	if r.unscheduled != "" {
+		return r.unscheduled
+	}
 	text := ""
 	switch {
 	case r.State == "gathering" && r.there >= r.Minimum && g != nil && g.Message != "":
