@@ -15,13 +15,15 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 )
 
 // WithEvicted adds to the gangs of a namespace, of all if it is empty, those of which nothing is left since they were
 // evicted: a gang by annotations has no PodGroup. Such a gang is known by the event on its Job, as long as there is
-// one, and by the template that the Job makes its pods from. What the user may not read is left out.
+// one and the Job has not completed, and by the template that the Job makes its pods from. What the user may not read
+// is left out.
 func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []view.Gang) []view.Gang {
 	known := map[string]bool{}
 	for _, g := range gangs {
@@ -39,13 +41,17 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 		if err := c.Read(ctx, "/apis/batch/v1/namespaces/"+of.Namespace+"/jobs/"+of.Name, job); err != nil {
 			continue
 		}
-		if job.UID != of.UID || objectstate.JobIsOver(job) {
+		failed := gangstate.TextJobFailed(job)
+		if job.UID != of.UID || failed == "" && objectstate.JobIsOver(job) {
 			continue
 		}
 		for _, g := range view.Gangs(view.GangsIn{Pods: []*v1.Pod{PodOf(job)}}) {
 			if name := g.Key().String(); !known[name] {
 				known[name] = true
 				g.Phase, g.Reason, g.Message, g.Members = "Pending", v1alpha1.ReasonEvicted, event.Message, 0
+				if failed != "" && !objectstate.JobIsMadeAgain(job) {
+					g.Phase, g.Reason, g.Message = "Failed", v1alpha1.ReasonJobFailed, failed+"; "+event.Message
+				}
 				g.Created = job.CreationTimestamp
 				gangs = append(gangs, g)
 			}

@@ -3,6 +3,7 @@ package source
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,13 +12,14 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
-// TestWithEvicted: a gang of which nothing is left is known by the last event on its Job, as long as that makes its
-// pods again.
+// TestWithEvicted: a gang of which nothing is left is known by the last event on its Job, until that has completed. It
+// has failed with the Job, unless another controller makes that again.
 func TestWithEvicted(t *testing.T) {
 	const event = `{"metadata": {"creationTimestamp": "2030-01-01T00:00:0%sZ", "annotations": {"scheduling.lockstep.dev/evicted": "{\"gang\":\"a/train\"}"}}, "reason": "Evicted", "message": "gang \"a/train\" was evicted",
 		"involvedObject": {"kind": "Job", "namespace": "a", "name": "train", "uid": "1"}}`
 	const job = `{"metadata": {"namespace": "a", "name": "train", "uid": "1"}, "spec": {"template": {"metadata": {"annotations": {
 		"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "4"}}}}`
+	const failed = `, "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}}`
 	for sentence, c := range map[string]struct {
 		job   string
 		known []view.Gang
@@ -27,7 +29,11 @@ func TestWithEvicted(t *testing.T) {
 		"it has pods again":           {job: job + "}", known: []view.Gang{{Namespace: "a", Name: "train", Phase: "Running"}}, want: []string{"train Running  0: "}},
 		"its Job is gone":             {},
 		"its Job has another UID now": {job: `{"metadata": {"namespace": "a", "name": "train", "uid": "2"}}`},
-		"its Job has failed":          {job: job + `, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}`},
+		"its Job has completed":       {job: job + `, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}`},
+		"its Job has failed": {job: job + failed, want: []string{
+			`train Failed JobFailed 4: Job "train" has failed (BackoffLimitExceeded), and makes no more pods; gang "a/train" was evicted`}},
+		"a JobSet makes failed Jobs again": {job: strings.Replace(job, `"uid": "1"`, `"uid": "1", "ownerReferences": [{"kind": "JobSet", "controller": true}]`, 1) + failed,
+			want: []string{`train Pending Evicted 4: gang "a/train" was evicted`}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			dump := &Dump{Answers: map[string]json.RawMessage{

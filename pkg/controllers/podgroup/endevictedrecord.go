@@ -90,11 +90,8 @@ func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup,
 	if err != nil {
 		return false, "", fmt.Errorf("reading Job %s/%s: %w", pg.Namespace, name, err)
 	}
-	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind != "CronJob" {
+	if objectstate.JobIsMadeAgain(job) {
 		return false, "", nil
 	}
-	if c := objectstate.JobCondition(job, batchv1.JobFailed, batchv1.JobFailureTarget); c != nil {
-		failed = fmt.Sprintf("Job %q has failed (%s), and makes no more pods", name, c.Reason)
-	}
-	return objectstate.JobIsOver(job), failed, nil
+	return objectstate.JobIsOver(job), gangstate.TextJobFailed(job), nil
 }

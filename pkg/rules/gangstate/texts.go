@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/evictionrecord"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
@@ -27,6 +29,15 @@ func TextEvicted(key gangspec.Key, record evictionrecord.Record) string {
 		text += " for " + record.For
 	}
 	return text
+}
+
+// TextJobFailed says that a Job has failed; empty if it has not.
+func TextJobFailed(job *batchv1.Job) string {
+	c := objectstate.JobCondition(job, batchv1.JobFailed, batchv1.JobFailureTarget)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("Job %q has failed (%s), and makes no more pods", job.Name, c.Reason)
 }
 
 // TextUndefined is for a gang whose PodGroup gives it no minimum; madeFor is the owner for which that was made, empty

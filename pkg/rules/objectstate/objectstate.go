@@ -111,6 +111,13 @@ func JobIsOver(job *batchv1.Job) bool {
 		batchv1.JobFailureTarget) != nil
 }
 
+// JobIsMadeAgain reports whether a controller makes a Job that may make it again once it has failed, such as JobSet's. A
+// CronJob makes others.
+func JobIsMadeAgain(job *batchv1.Job) bool {
+	owner := metav1.GetControllerOfNoCopy(job)
+	return owner != nil && owner.Kind != "CronJob"
+}
+
 // defaultBackoffLimit is that of Jobs that state none.
 const defaultBackoffLimit = 6
 
