@@ -183,11 +183,16 @@ func faultsOf(kind keys.Object, f form, list string) string {
 %strue) ? '' :
 e.key + ': "' + %s + '" is not ' + variables.accepted[e.key]`, values.String(), clipped("e.value"))
 	}
-	return fmt.Sprintf(`%s.map(e,
-!(e.key in variables.where) ? (e.key.startsWith('%s') ? %s : '') :
-!(e.key in [%s]) ? %s :
-%s).filter(fault, fault != '')`, list, keys.Prefix, unknown, strings.Join(here, ", "), misplaced, last)
+	return fmt.Sprintf(`%[1]s.map(e,
+!(e.key in variables.where) ? (%[2]s in variables.where ? e.key + ' is not a key of Lockstep: did you mean ' + %[2]s + '?' :
+e.key.startsWith('%[3]s') ? %[4]s : '') :
+!(e.key in [%[5]s]) ? %[6]s :
+%[7]s).filter(fault, fault != '')`, list, underOtherPrefix, keys.Prefix, unknown, strings.Join(here, ", "), misplaced, last)
 }
+
+// underOtherPrefix is a key with the other one of the prefixes.
+var underOtherPrefix = fmt.Sprintf("(e.key.startsWith('%[1]s') ? '%[2]s' + e.key.substring(%[3]d) : '%[1]s' + e.key.substring(%[4]d))",
+	keys.Prefix, keys.KoordinatorPrefix, len(keys.Prefix), len(keys.KoordinatorPrefix))
 
 // alike is how many letters of a misspelled key have to be right, from the first: those that begin with these are
 // named.

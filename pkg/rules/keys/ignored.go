@@ -19,7 +19,8 @@ type Ignored struct {
 }
 
 // FindIgnored returns the keys of an object that have no effect there, in order: they are misspelled, or belong
-// elsewhere. Of Koordinator's prefix only those count that are much like one that is read here.
+// elsewhere. Of Koordinator's prefix only those count that are much like one that is read here, or one under the other
+// prefix.
 func FindIgnored(on Object, annotations, labels map[string]string) []Ignored {
 	if !hasKeys(annotations) && !hasKeys(labels) {
 		return nil
@@ -87,13 +88,25 @@ func whyIgnored(on Object, name string, label bool) string {
 func unknown(name string) string {
 	ours := strings.HasPrefix(name, Prefix)
 	near, distance := nearestKey(name)
+	other := underOtherPrefix(name)
+	_, isKey := Find(other)
 	switch {
+	case isKey:
+		return fmt.Sprintf("is not a key that is read here: did you mean %s?", other)
 	case distance <= maxTypos, strings.HasSuffix(name, "-"+path.Base(near)):
 		return fmt.Sprintf("is not a key that is read here: did you mean %s?", near)
 	case !ours:
 		return "" // it may be Koordinator's own
 	}
 	return fmt.Sprintf("is not a key that is read here; the nearest is %s", near)
+}
+
+// underOtherPrefix returns a name with the other one of the prefixes.
+func underOtherPrefix(name string) string {
+	if last, ok := strings.CutPrefix(name, Prefix); ok {
+		return KoordinatorPrefix + last
+	}
+	return Prefix + strings.TrimPrefix(name, KoordinatorPrefix)
 }
 
 // maxTypos is how many letters of a key may be wrong, too many or missing for it to be meant for another one.

@@ -72,19 +72,21 @@ func TestFindIgnored(t *testing.T) {
 		annotations, labels entries
 		want                []string
 	}{
-		"keys of others":              {on: Pod, annotations: entries{"example.com/gang": "x"}, labels: entries{"app": "a"}},
-		"keys where they belong":      {on: Pod, annotations: entries{v1alpha1.GangAnnotation: "x"}, labels: entries{v1alpha1.RoleLabel: "x"}},
-		"a letter is missing":         {on: Pod, annotations: entries{typo: "x"}, want: []string{typo + " is not a key that is read here: did you mean " + v1alpha1.RequiredTopologyAnnotation + "?"}},
-		"capitals":                    {on: Pod, annotations: entries{Prefix + "Gang": "x"}, want: []string{Prefix + "Gang is not a key that is read here: did you mean " + v1alpha1.GangAnnotation + "?"}},
-		"a key like no other":         {on: Pod, annotations: entries{Prefix + "colour-of-the-sky": "x"}, want: []string{Prefix + "colour-of-the-sky is not a key that is read here; the nearest is " + v1alpha1.TopologySlicesAnnotation}},
-		"no name":                     {on: Pod, annotations: entries{Prefix: "x"}, want: []string{Prefix + " is not a key that is read here: did you mean " + v1alpha1.WhyAnnotation + "?"}},
-		"Koordinator's, with more":    {on: PodGroup, annotations: entries{KoordinatorPrefix + "gang-groups": "x"}, want: []string{KoordinatorPrefix + "gang-groups is not a key that is read here: did you mean " + v1alpha1.GroupsAnnotation + "?"}},
-		"much like Koordinator's":     {on: PodGroup, annotations: entries{KoordinatorPrefix + "min-avalable": "x"}, want: []string{KoordinatorPrefix + "min-avalable is not a key that is read here: did you mean " + v1alpha1.MinAvailableAnnotation + "?"}},
-		"Koordinator's own":           {on: Pod, annotations: entries{KoordinatorPrefix + "bound-time": "x"}},
-		"a label that is none":        {on: PodGroup, labels: entries{v1alpha1.RequiredTopologyAnnotation: "x"}, want: []string{v1alpha1.RequiredTopologyAnnotation + " has no effect as a label of PodGroups: it is " + where}},
-		"an annotation that is none":  {on: Pod, annotations: entries{v1alpha1.QueueLabel: "x"}, want: []string{v1alpha1.QueueLabel + " has no effect as an annotation of pods: it is an annotation of namespaces, and a label of pods and PodGroups"}},
-		"on the owner of the pods":    {on: Owner, annotations: entries{v1alpha1.RequiredTopologyAnnotation: "x"}, want: []string{v1alpha1.RequiredTopologyAnnotation + " has no effect here: it is " + where + "; put it on the pod template"}},
-		"a key of Reservations there": {on: Owner, labels: entries{v1alpha1.PlanLabel: "x"}, want: []string{v1alpha1.PlanLabel + " has no effect as a label of workloads: it is a label of PodMigrations and Reservations"}},
+		"keys of others":                {on: Pod, annotations: entries{"example.com/gang": "x"}, labels: entries{"app": "a"}},
+		"keys where they belong":        {on: Pod, annotations: entries{v1alpha1.GangAnnotation: "x"}, labels: entries{v1alpha1.RoleLabel: "x"}},
+		"a letter is missing":           {on: Pod, annotations: entries{typo: "x"}, want: []string{typo + " is not a key that is read here: did you mean " + v1alpha1.RequiredTopologyAnnotation + "?"}},
+		"capitals":                      {on: Pod, annotations: entries{Prefix + "Gang": "x"}, want: []string{Prefix + "Gang is not a key that is read here: did you mean " + v1alpha1.GangAnnotation + "?"}},
+		"a key like no other":           {on: Pod, annotations: entries{Prefix + "colour-of-the-sky": "x"}, want: []string{Prefix + "colour-of-the-sky is not a key that is read here; the nearest is " + v1alpha1.TopologySlicesAnnotation}},
+		"no name":                       {on: Pod, annotations: entries{Prefix: "x"}, want: []string{Prefix + " is not a key that is read here: did you mean " + v1alpha1.WhyAnnotation + "?"}},
+		"Koordinator's, with more":      {on: PodGroup, annotations: entries{KoordinatorPrefix + "gang-groups": "x"}, want: []string{KoordinatorPrefix + "gang-groups is not a key that is read here: did you mean " + v1alpha1.GroupsAnnotation + "?"}},
+		"much like Koordinator's":       {on: PodGroup, annotations: entries{KoordinatorPrefix + "min-avalable": "x"}, want: []string{KoordinatorPrefix + "min-avalable is not a key that is read here: did you mean " + v1alpha1.MinAvailableAnnotation + "?"}},
+		"ours, by Koordinator's prefix": {on: Pod, annotations: entries{KoordinatorPrefix + "required-topology": "x"}, want: []string{KoordinatorPrefix + "required-topology is not a key that is read here: did you mean " + v1alpha1.RequiredTopologyAnnotation + "?"}},
+		"Koordinator's, by our prefix":  {on: Pod, annotations: entries{Prefix + "min-available": "x"}, want: []string{Prefix + "min-available is not a key that is read here: did you mean " + v1alpha1.MinAvailableAnnotation + "?"}},
+		"Koordinator's own":             {on: Pod, annotations: entries{KoordinatorPrefix + "bound-time": "x"}},
+		"a label that is none":          {on: PodGroup, labels: entries{v1alpha1.RequiredTopologyAnnotation: "x"}, want: []string{v1alpha1.RequiredTopologyAnnotation + " has no effect as a label of PodGroups: it is " + where}},
+		"an annotation that is none":    {on: Pod, annotations: entries{v1alpha1.QueueLabel: "x"}, want: []string{v1alpha1.QueueLabel + " has no effect as an annotation of pods: it is an annotation of namespaces, and a label of pods and PodGroups"}},
+		"on the owner of the pods":      {on: Owner, annotations: entries{v1alpha1.RequiredTopologyAnnotation: "x"}, want: []string{v1alpha1.RequiredTopologyAnnotation + " has no effect here: it is " + where + "; put it on the pod template"}},
+		"a key of Reservations there":   {on: Owner, labels: entries{v1alpha1.PlanLabel: "x"}, want: []string{v1alpha1.PlanLabel + " has no effect as a label of workloads: it is a label of PodMigrations and Reservations"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var got []string
