@@ -108,8 +108,8 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 		why += "; " + ignored.Key + " " + ignored.Why
 	}
 	if kind == "job" && (at < 0 || readJob(ctx, cluster, namespace, name, &job) == nil) {
-		for _, ignored := range keys.FindIgnored(keys.Owner, job.Annotations, job.Labels) {
-			why += "; on the Job " + ignored.Key + " " + ignored.Why
+		for _, problem := range gangspec.IgnoredKeys(keys.Owner, &job) {
+			why += "; on the Job " + problem.Key + " " + problem.Ignored
 		}
 	}
 	if c := objectstate.WaitCondition(pod); c != nil {

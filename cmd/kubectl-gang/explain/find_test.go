@@ -115,6 +115,19 @@ func TestInNoGang(t *testing.T) {
 	}
 }
 
+// TestLabelOfTheTemplate: a label of the pod template, which the API server gives the Job, too, is told of the pods alone.
+func TestLabelOfTheTemplate(t *testing.T) {
+	labels := map[string]string{v1alpha1.GangAnnotation: v1alpha1.GangOwner}
+	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", Labels: labels}}
+	job.Spec.Template.Labels = labels
+	list := metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
+	_, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list}, job: job}}, "job", "ns", "train")
+	const want = "; " + v1alpha1.GangAnnotation + " has no effect as a label of pods: it is an annotation of pods and namespaces"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("error %v, want one that ends with: %s", err, want)
+	}
+}
+
 // TestGangOfNativePod: a pod that names a native PodGroup is in its gang, unless its policy is basic.
 func TestGangOfNativePod(t *testing.T) {
 	pod := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: new("train")}}}

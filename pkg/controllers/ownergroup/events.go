@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,20 +68,13 @@ func ignored(kind gangspec.OwnerKind, old, owner client.Object) (list []status.E
 		told = gangspec.IgnoredKeys(keys.Owner, old)
 	}
 	for _, problem := range gangspec.IgnoredKeys(keys.Owner, owner) {
-		if !slices.Contains(told, problem) && !isOfTemplate(owner, problem) {
+		if !slices.Contains(told, problem) {
 			list = append(list, status.Event{On: reference(owner.GetNamespace(), ownedpodgroup.ReferenceTo(kind, owner)),
 				Type: v1.EventTypeWarning, Reason: keys.EventIgnored,
 				Action: actionReading + " " + topology.ShortKey(problem.Key), Note: problem.String()})
 		}
 	}
 	return list
-}
-
-// isOfTemplate reports whether a key is a label of the template of a Job: the API server gives these to a Job without
-// labels.
-func isOfTemplate(owner client.Object, problem gangspec.KeyProblem) bool {
-	job, isJob := owner.(*batchv1.Job)
-	return isJob && job.Labels[problem.Key] == problem.Value && job.Spec.Template.Labels[problem.Key] == problem.Value
 }
 
 func reference(namespace string, owner metav1.OwnerReference) *v1.ObjectReference {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -128,16 +129,25 @@ func (p KeyProblem) Fault() string {
 // value matters more than its end.
 const longValue = 200
 
-// IgnoredKeys returns the keys of an object that have no effect there.
+// IgnoredKeys returns the keys of an object that have no effect there, on a Job without those of its template.
 func IgnoredKeys(on keys.Object, object metav1.Object) (problems []KeyProblem) {
 	for _, ignored := range keys.FindIgnored(on, object.GetAnnotations(), object.GetLabels()) {
 		problems = append(problems, KeyProblem{Key: ignored.Key, Value: ignored.Value, Ignored: ignored.Why,
 			OnObject: on == keys.PodGroup})
 	}
+	if job, isJob := object.(*batchv1.Job); isJob {
+		problems = slices.DeleteFunc(problems, func(problem KeyProblem) bool { return isOfTemplate(job, problem) })
+	}
 	if on == keys.Pod {
 		problems = append(problems, otherGangs(object)...)
 	}
 	return problems
+}
+
+// isOfTemplate reports whether a key is a label of the template of a Job: the API server gives these to a Job without
+// labels.
+func isOfTemplate(job *batchv1.Job, problem KeyProblem) bool {
+	return job.Labels[problem.Key] == problem.Value && job.Spec.Template.Labels[problem.Key] == problem.Value
 }
 
 // otherGangs returns the labels of a pod that name another gang than its annotation, which counts first.
