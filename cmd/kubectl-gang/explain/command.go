@@ -40,22 +40,34 @@ decide about the gang once more, on the cluster as it is now. Nothing is written
 known: what the scheduler has said, the queue and the place in it, Reservations, where victims were looked for, and
 the members.
 
-GANG is the name of the gang, or NAMESPACE/NAME. TYPE/NAME is job/NAME, pod/NAME or podgroup/NAME, in the namespace of
-the flags. Without either, explain takes the gang of the namespace that waits, with -A of any, or lists them if
-several do.`,
+GANG is the name of the gang, or NAMESPACE/NAME. TYPE/NAME, or TYPE NAME, is job/NAME, pod/NAME or podgroup/NAME, in
+the namespace of the flags. Without either, explain takes the gang of the namespace that waits, with -A of any, or lists
+them if several do.`,
 		Example: `  kubectl gang explain train
   kubectl gang explain job/train -n team-a -v
 
   # Whom would it evict, and would it start with four more nodes like those of pool a100?
   kubectl gang explain team-a/train --nodes +4:a100`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(2),
 	}, a.Out, func(ctx context.Context, printer *output.Printer, args []string) error {
-		return o.run(ctx, printer, strings.Join(args, ""))
+		name, err := nameIn(args)
+		if err != nil {
+			return err
+		}
+		return o.run(ctx, printer, name)
 	})
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "Without a name: look in all namespaces.")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "Say all that is known.")
 	o.Question.AddFlags(cmd.Flags())
 	return cmd
+}
+
+// nameIn returns the name in the arguments: NAME, NAMESPACE/NAME or TYPE/NAME, which may be TYPE NAME; empty for none.
+func nameIn(args []string) (string, error) {
+	if len(args) == 2 && types[strings.ToLower(args[0])] == "" {
+		return "", fmt.Errorf("checking the name: %q is none of job, pod, podgroup: write one NAME, or TYPE NAME", args[0])
+	}
+	return strings.Join(args, "/"), nil
 }
 
 func (o *options) run(ctx context.Context, printer *output.Printer, name string) error {

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -65,15 +66,16 @@ func (o *options) find(ctx context.Context, p *output.Printer, name string) (str
 	if name == "" {
 		return o.onlyOne(ctx, p, cluster, namespace)
 	}
-	return gangOf(ctx, cluster, kind, namespace, second)
+	return gangOf(ctx, cluster.Read, kind, namespace, second)
 }
 
 // gangOf returns the gang of a pod, or of the pods of a Job.
-func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name string) (string, error) {
-	pods, err := cluster.Pods(ctx, namespace)
-	if err != nil {
+func gangOf(ctx context.Context, read reader, kind, namespace, name string) (string, error) {
+	var list v1.PodList
+	if err := read(ctx, "/api/v1/namespaces/"+namespace+"/pods", &list); err != nil {
 		return "", err
 	}
+	pods := apiobjects.Pointers(list.Items)
 	at := slices.IndexFunc(pods, func(pod *v1.Pod) bool {
 		if kind == "pod" {
 			return pod.Name == name
@@ -89,12 +91,12 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 	case kind == "pod":
 		return "", fmt.Errorf("there is no pod %s/%s%s", namespace, name, suggest(name, namesOf(pods)))
 	default:
-		if err := readJob(ctx, cluster, namespace, name, &job); err != nil {
+		if err := readJob(ctx, read, namespace, name, &job); err != nil {
 			return "", err
 		}
 		pod = source.PodOf(&job)
 	}
-	if gang := gangNow(ctx, cluster.Read, pod); gang != "" {
+	if gang := gangNow(ctx, read, pod); gang != "" {
 		return gang, nil
 	}
 	if err := gangspec.CheckPod(pod); err != nil && gangspec.AsksUnknownGang(pod) {
@@ -107,7 +109,7 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 	for _, ignored := range keys.FindIgnored(keys.Pod, pod.Annotations, pod.Labels) {
 		why += "; " + ignored.Key + " " + ignored.Why
 	}
-	if kind == "job" && (at < 0 || readJob(ctx, cluster, namespace, name, &job) == nil) {
+	if kind == "job" && (at < 0 || readJob(ctx, read, namespace, name, &job) == nil) {
 		for _, problem := range gangspec.IgnoredKeys(keys.Owner, &job) {
 			why += "; on the Job " + problem.Key + " " + problem.Ignored
 		}
@@ -135,17 +137,23 @@ func gangNow(ctx context.Context, read reader, pod *v1.Pod) string {
 	return key.String()
 }
 
-func readJob(ctx context.Context, cluster *source.Cluster, namespace, name string, job *batchv1.Job) error {
-	err := cluster.Read(ctx, "/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name, job)
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no Job %s/%s", namespace, name)
+// readJob reads a Job. Where there is none it returns that, with the nearest name if Jobs can be listed.
+func readJob(ctx context.Context, read reader, namespace, name string, job *batchv1.Job) error {
+	path := "/apis/batch/v1/namespaces/" + namespace + "/jobs"
+	err := read(ctx, path+"/"+name, job)
+	if !apierrors.IsNotFound(err) {
+		return err
 	}
-	return err
+	var list batchv1.JobList
+	if read(ctx, path, &list) != nil {
+		list.Items = nil
+	}
+	return fmt.Errorf("there is no Job %s/%s%s", namespace, name, suggest(name, namesOf(apiobjects.Pointers(list.Items))))
 }
 
-func namesOf(pods []*v1.Pod) (names []string) {
-	for _, pod := range pods {
-		names = append(names, pod.Name)
+func namesOf[T metav1.Object](objects []T) (names []string) {
+	for _, object := range objects {
+		names = append(names, object.GetName())
 	}
 	return names
 }
@@ -291,7 +299,7 @@ func readGangs(ctx context.Context, read reader, namespace string) (gangs view.G
 	}, unread, nil
 }
 
-// ownersGangError is that a name is no gang's, but that of the owner of the pods of one gang.
+// ownersGangError is that a name is no gang's, but that of the owner of the pods of one gang, or of a Job.
 type ownersGangError struct{ name, gang string }
 
 func (e *ownersGangError) Error() string {
@@ -312,8 +320,8 @@ func ownersGang(name string, gangs []string) (gang string) {
 	return gang
 }
 
-// unknown returns the error that there is no gang of a name, with the nearest that there is, or why its Job makes no
-// pods. aside is what else is known; empty for nothing.
+// unknown returns the error that there is no gang of a name, with the nearest that there is, or what the Job of that
+// name is in, or why it makes no pods. aside is what else is known; empty for nothing.
 func (o *options) unknown(ctx context.Context, read reader, gang, aside string) error {
 	namespace, name, _ := strings.Cut(gang, "/")
 	if aside != "" {
@@ -321,7 +329,8 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	}
 	var job batchv1.Job
 	path := "/apis/batch/v1/namespaces/" + namespace + "/jobs/" + strings.TrimPrefix(name, "job.")
-	if read(ctx, path, &job) == nil && jobsuspension.IsSuspended(&job) && gangNow(ctx, read, source.PodOf(&job)) != "" {
+	hasJob := read(ctx, path, &job) == nil
+	if hasJob && jobsuspension.IsSuspended(&job) && gangNow(ctx, read, source.PodOf(&job)) != "" {
 		return fmt.Errorf("there is no gang %q yet: %s", gang, suspended(&job))
 	}
 	in, _, err := readGangs(ctx, read, namespace)
@@ -337,6 +346,14 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	}
 	if owners := ownersGang(name, names); owners != "" {
 		return &ownersGangError{gang, namespace + "/" + owners}
+	}
+	if hasJob && job.Name == name { // the user may mean job/NAME
+		switch of, err := gangOf(ctx, read, "job", namespace, name); {
+		case err != nil:
+			return fmt.Errorf("%w%s", err, aside)
+		case of != gang:
+			return &ownersGangError{gang, of}
+		}
 	}
 	if hint := suggest(name, names); hint != "" {
 		return fmt.Errorf("there is no gang %q%s%s", gang, hint, aside)

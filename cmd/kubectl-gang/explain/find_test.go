@@ -46,6 +46,19 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
+// TestNameIn: a type and a name may be two arguments, as those of kubectl.
+func TestNameIn(t *testing.T) {
+	for args, want := range map[string]string{"": "", "train": "train", "a/train": "a/train", "job train": "job/train", "PodGroup train": "PodGroup/train"} {
+		if got, err := nameIn(strings.Fields(args)); err != nil || got != want {
+			t.Errorf("in %q it finds %q, %v; want %q", args, got, err, want)
+		}
+	}
+	const want = `checking the name: "a" is none of job, pod, podgroup: write one NAME, or TYPE NAME`
+	if _, err := nameIn([]string{"a", "train"}); err == nil || err.Error() != want {
+		t.Errorf("of two names it says %v, want %s", err, want)
+	}
+}
+
 // base has one list of pods, and one Job.
 type base struct {
 	pods v1.PodList
@@ -80,7 +93,7 @@ func TestInNoGang(t *testing.T) {
 		{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "GangUnsupported", Message: why},
 	}}}
 	list := metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
-	_, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list, Items: []v1.Pod{pod}}}}, "pod", "ns", "typo")
+	_, err := gangOf(t.Context(), (&source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list, Items: []v1.Pod{pod}}}}).Read, "pod", "ns", "typo")
 	if err == nil || !strings.Contains(err.Error(), "is in no gang") || !strings.HasSuffix(err.Error(), "; it waits: "+why) {
 		t.Errorf("error %v, want one that says that it is in no gang, and waits: %s", err, why)
 	}
@@ -88,7 +101,7 @@ func TestInNoGang(t *testing.T) {
 	pod.Annotations = map[string]string{v1alpha1.GangAnnotation: "owner"}
 	pods := []v1.Pod{pod, {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "good"}}, *pod.DeepCopy()}
 	pods[2].Name, pods[2].Spec.NodeName = "runs", "n"
-	_, err = gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list, Items: pods}}}, "pod", "ns", "typo")
+	_, err = gangOf(t.Context(), (&source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list, Items: pods}}}).Read, "pod", "ns", "typo")
 	const bad = `pod ns/typo is in no gang: scheduling.lockstep.dev/gang: "owner" is not one of Owner, OwnerPart`
 	if err == nil || !strings.HasPrefix(err.Error(), bad) || strings.Count(err.Error(), "owner\"") != 1 {
 		t.Errorf("error %v, want one that says once: %s", err, bad)
@@ -108,7 +121,7 @@ func TestInNoGang(t *testing.T) {
 	} {
 		job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", Annotations: annotations[0]}}
 		job.Spec.Template.Annotations = annotations[1]
-		_, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list}, job: job}}, "job", "ns", "train")
+		_, err := gangOf(t.Context(), (&source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list}, job: job}}).Read, "job", "ns", "train")
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("error %v, want one that ends with: %s", err, want)
 		}
@@ -121,7 +134,7 @@ func TestLabelOfTheTemplate(t *testing.T) {
 	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", Labels: labels}}
 	job.Spec.Template.Labels = labels
 	list := metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
-	_, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list}, job: job}}, "job", "ns", "train")
+	_, err := gangOf(t.Context(), (&source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list}, job: job}}).Read, "job", "ns", "train")
 	const want = "; " + v1alpha1.GangAnnotation + " has no effect as a label of pods: it is an annotation of pods and namespaces"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("error %v, want one that ends with: %s", err, want)
@@ -147,7 +160,7 @@ func TestGangOfNativePod(t *testing.T) {
 			err:   "pod ns/p is in no gang: native PodGroup ns/train has the basic policy, so each of its pods is scheduled alone",
 		},
 	} {
-		gang, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: pods, native: c.group}}, "pod", "ns", "p")
+		gang, err := gangOf(t.Context(), (&source.Cluster{Base: &base{pods: pods, native: c.group}}).Read, "pod", "ns", "p")
 		if gang != c.gang || (c.err == "") != (err == nil) || err != nil && err.Error() != c.err {
 			t.Errorf("%s: gang %q, error %v; want %q, %q", sentence, gang, err, c.gang, c.err)
 		}

@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -99,5 +101,45 @@ func TestUnknown(t *testing.T) {
 	const want = `there is no gang "a/job.train" yet: Job "train" is suspended, and makes no pods until its spec.suspend is false`
 	if err := (&options{}).unknown(t.Context(), read, "a/job.train", ""); err == nil || err.Error() != want {
 		t.Errorf("it says %v, want %s", err, want)
+	}
+}
+
+// TestUnknownIsAJob: who names no gang, but a Job, is told what its pods are in.
+func TestUnknownIsAJob(t *testing.T) {
+	read := func(annotations map[string]string) reader {
+		return func(_ context.Context, path string, into any) error {
+			switch o := into.(type) {
+			case *batchv1.Job:
+				if !strings.HasSuffix(path, "/jobs/train") {
+					return apierrors.NewNotFound(schema.GroupResource{Resource: "jobs"}, "")
+				}
+				o.Namespace, o.Name, o.Spec.Template.Annotations = "a", "train", annotations
+			case *batchv1.JobList:
+				o.Items = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "train"}}}
+			}
+			return nil
+		}
+	}
+	err := (&options{}).unknown(t.Context(), read(map[string]string{v1alpha1.GangNameAnnotation: "big"}), "a/train", "")
+	if owners := (*ownersGangError)(nil); !errors.As(err, &owners) || owners.gang != "a/big" {
+		t.Errorf("of a Job whose pods are in gang a/big it says %v", err)
+	}
+	for want, c := range map[string]struct {
+		annotations map[string]string
+		err         func(reader) error
+	}{
+		"job a/train is in no gang: no label, annotation or field of its pods names one": {nil,
+			func(read reader) error { return (&options{}).unknown(t.Context(), read, "a/train", "") }},
+		`there is no gang "a/train", nor any other in namespace a; GANG is NAME, NAMESPACE/NAME, job/NAME, pod/NAME or podgroup/NAME`: {
+			map[string]string{v1alpha1.GangNameAnnotation: "train"},
+			func(read reader) error { return (&options{}).unknown(t.Context(), read, "a/train", "") }},
+		`there is no Job a/trai: did you mean "train"?`: {nil, func(read reader) error {
+			_, err := gangOf(t.Context(), read, "job", "a", "trai")
+			return err
+		}},
+	} {
+		if err := c.err(read(c.annotations)); err == nil || err.Error() != want {
+			t.Errorf("it says %v, want %s", err, want)
+		}
 	}
 }
