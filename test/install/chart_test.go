@@ -383,6 +383,7 @@ func TestChartRefusesValues(t *testing.T) {
 		"images.tag=a/b":                                      "at '/images/tag'",
 		"descheduler.enabled=yes":                             "at '/descheduler/enabled': got string, want boolean",
 		"scheduler.config=x,scheduler.fairShare.enabled=true": "scheduler.config is the whole configuration",
+		"scheduler.pluginArgs.FairShare.window=8":             "scheduler.pluginArgs.FairShare is set, and scheduler.fairShare.enabled is not",
 		"scheduler.podDisruptionBudget.maxUnavailable=many":   "at '/scheduler/podDisruptionBudget/maxUnavailable'",
 		"pools[0].name=a":                                     "at '/pools/0': missing properties 'nodeSelector', 'taint'",
 		"pools[0].nodeSelector=a":                             "at '/pools/0/nodeSelector': got string, want object",

@@ -72,6 +72,9 @@ func build(ctx context.Context, opts *options.Options, missing []kind, set *lock
 	config.InformerFactory = informerFactory(config.Client, opts, set.ReservePods())
 	empty(config.InformerFactory, missing)
 	lockstep.Complete(config.ComponentConfig.Profiles)
+	if err := set.CheckProfiles(config.ComponentConfig.Profiles); err != nil {
+		return nil, nil, err
+	}
 	completed := config.Complete()
 	var profiles []schedconfig.KubeSchedulerProfile
 	sched, err := scheduler.New(ctx,

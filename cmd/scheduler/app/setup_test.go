@@ -171,6 +171,13 @@ func TestFlagsAndConfiguration(t *testing.T) {
 		"a file without profiles is kube-scheduler's own default": {
 			flags: []string{"--kubeconfig", first}, config: "parallelism: 4\n", want: facts{one, []string{"default-scheduler"}, "kube-scheduler"},
 		},
+		"arguments of what the program enables, and of what kube-scheduler has but the profile does not": {
+			flags: []string{"--kubeconfig", first}, config: "profiles:\n- schedulerName: ours\n" +
+				"  plugins: {multiPoint: {enabled: [{name: Gang}], disabled: [{name: NodeResourcesBalancedAllocation}]}, postFilter: {enabled: [{name: GangPreemption}]}}\n" +
+				"  pluginConfig: [{name: Reservation, args: {preempt: true}}, {name: BoundedBinder, args: {maxInFlight: 7}}, {name: GangPreemption, args: {minRuntime: 1m}}, " +
+				"{name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 1}]}}]\n",
+			want: facts{one, []string{"ours"}, "kube-scheduler"},
+		},
 		"leader election flags hold without a file": {
 			flags: []string{"--kubeconfig", first, "--leader-elect-resource-name=mine"}, want: facts{one, []string{"lockstep-scheduler"}, "mine"},
 		},
@@ -251,7 +258,20 @@ func TestBadConfiguration(t *testing.T) {
 			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GangQueueSort, args: {byAge: true}}]\n", []string{"ours", "GangQueueSort", "takes none"},
 		},
 		"arguments for another one": {
-			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GPUShare, args: {cards: 2}}]\n- {schedulerName: other, plugins: {multiPoint: {enabled: [{name: GPUShare}]}, queueSort: {enabled: [{name: GangQueueSort}], disabled: [{name: PrioritySort}]}}, pluginConfig: [{name: GPUShare, args: {cards: 2}}]}\n", []string{"GPUShare", "takes none"},
+			"profiles:\n" + withPlugins("ours") + "- {schedulerName: other, plugins: {multiPoint: {enabled: [{name: GPUShare}]}, queueSort: {enabled: [{name: GangQueueSort}], disabled: [{name: PrioritySort}]}}, pluginConfig: [{name: GPUShare, args: {cards: 2}}]}\n", []string{"GPUShare", "takes none"},
+		},
+		"arguments for a plugin that does not exist": {
+			args("FairSahre", "maxBypass: 2"), []string{`profiles[ours].pluginConfig[0].name: Invalid value: "FairSahre": there is no such plugin: did you mean FairShare?`},
+		},
+		"arguments for a plugin that is like no other": {
+			args("Yunikorn", ""), []string{`profiles[ours].pluginConfig[0].name: Invalid value: "Yunikorn"`, "there are BoundedBinder, FairShare, GPUShare, Gang, GangPreemption,"},
+		},
+		"arguments that no plugin of the profile reads": {
+			args("FairShare", "maxBypass: 2"), []string{`profiles[ours].pluginConfig[0].name: Invalid value: "FairShare": it is not enabled`, "add multiPoint: {enabled: [{name: FairShare}]}"},
+		},
+		"arguments of evictions in a profile that has none": {
+			"profiles:\n- {schedulerName: ours, pluginConfig: [{name: GangPreemption, args: {minRuntime: 1m}}, {name: BoundedBinder, args: {}}]}\n",
+			[]string{"add multiPoint: {enabled: [{name: Gang}, {name: GangPreemption}]}", "add bind: {enabled: [{name: BoundedBinder}], disabled: [{name: DefaultBinder}]}"},
 		},
 		"profiles that order the queue differently": {
 			"profiles:\n" + withPlugins("ours") + "- schedulerName: default-scheduler\n", []string{"profiles[1].plugins.queueSort", "must be the same"},

@@ -18,6 +18,9 @@ values and the nodes of the pools in each profile. Beside the default scheduler 
 {{- $text = replace "resourceNamespace: kube-system" (printf "resourceNamespace: %s" .Release.Namespace) $text }}
 {{- end }}
 {{- $pluginArgs := $values.pluginArgs }}
+{{- if and (hasKey $pluginArgs "FairShare") (not $values.fairShare.enabled) }}
+{{- fail "scheduler.pluginArgs.FairShare is set, and scheduler.fairShare.enabled is not: set it, or leave the arguments out" }}
+{{- end }}
 {{- if .Values.pools }}
 {{- if hasKey $pluginArgs "NodeAffinity" }}
 {{- fail "scheduler.pluginArgs.NodeAffinity: it follows from pools; leave it out" }}

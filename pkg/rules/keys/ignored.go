@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -124,6 +125,21 @@ func nearestKey(name string) (near string, distance int) {
 		}
 	}
 	return near, distance
+}
+
+// Nearest returns the one of some names that differs least from a name; empty where none is near.
+func Nearest(name string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	nearest := slices.MinFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(Distance(name, a), Distance(name, b)), cmp.Compare(a, b))
+	})
+	isPart := strings.Contains(nearest, name) || strings.Contains(name, nearest)
+	if Distance(name, nearest) > max(1, len(name)/3) && !isPart {
+		return ""
+	}
+	return nearest
 }
 
 // Distance returns how many letters have to be changed, added or removed to make one text of another (Levenshtein);

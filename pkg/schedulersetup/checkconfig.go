@@ -1,0 +1,90 @@
+package schedulersetup
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	frameworkplugins "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/plugins/binder"
+	"github.com/lockstep-sh/lockstep/plugins/gang"
+	"github.com/lockstep-sh/lockstep/plugins/preemption"
+)
+
+// CheckProfiles returns what is wrong in completed profiles where kube-scheduler would say nothing, or not what to
+// write instead. Install checks the rest, when the scheduler is made.
+func (s *Set) CheckProfiles(profiles []schedconfig.KubeSchedulerProfile) error {
+	var errs field.ErrorList
+	for i := range profiles {
+		errs = append(errs, s.checkArguments(&profiles[i])...)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("checking profiles: %w", errs.ToAggregate())
+	}
+	return nil
+}
+
+// checkArguments returns the arguments in a profile that no plugin reads. Those of kube-scheduler's own plugins may be
+// given where they are not enabled.
+func (s *Set) checkArguments(profile *schedconfig.KubeSchedulerProfile) (errs field.ErrorList) {
+	path := field.NewPath("profiles").Key(profile.SchedulerName).Child("pluginConfig")
+	for i, config := range profile.PluginConfig {
+		if !s.isKnown(config.Name) {
+			errs = append(errs, s.unknown(path.Index(i).Child("name"), config.Name))
+		} else if s.Registry[config.Name] != nil && !isEnabled(profile.Plugins, config.Name) {
+			errs = append(errs, field.Invalid(path.Index(i).Child("name"), config.Name,
+				"it is not enabled in this profile, and nothing reads its arguments: leave them out, or add "+
+					enablingAnew(profile.Plugins, config.Name)))
+		}
+	}
+	return errs
+}
+
+// enablingAnew returns the line that enables a plugin that a profile does not have.
+func enablingAnew(plugins *schedconfig.Plugins, name string) string {
+	switch name {
+	case binder.Name:
+		return "bind: {enabled: [{name: " + name + "}], disabled: [{name: " + names.DefaultBinder + "}]}"
+	case preemption.Name:
+		return enabling("multiPoint", inOrder(!isEnabled(plugins, gang.Name), gang.Name, name)...)
+	}
+	return enabling("multiPoint", name)
+}
+
+// isKnown reports whether there is a plugin of a name: of this process, or of kube-scheduler.
+func (s *Set) isKnown(name string) bool {
+	return s.Registry[name] != nil || frameworkplugins.NewInTreeRegistry()[name] != nil
+}
+
+// unknown returns the error that there is no plugin of a name, with the nearest that there is.
+func (s *Set) unknown(path *field.Path, name string) *field.Error {
+	own := slices.Sorted(maps.Keys(s.Registry))
+	stock := slices.Sorted(maps.Keys(frameworkplugins.NewInTreeRegistry()))
+	if near := keys.Nearest(name, append(own, stock...)); near != "" {
+		return field.Invalid(path, name, "there is no such plugin: did you mean "+near+"?")
+	}
+	return field.Invalid(path, name, "there is no such plugin; beside those of kube-scheduler there are "+
+		strings.Join(own, ", "))
+}
+
+// isEnabled reports whether a profile enables a plugin at any extension point.
+func isEnabled(plugins *schedconfig.Plugins, name string) bool {
+	return slices.ContainsFunc(pointsOf(plugins), func(p point) bool { return at(p.set, name) >= 0 })
+}
+
+// pointsOf returns all extension points of a profile, multiPoint first.
+func pointsOf(p *schedconfig.Plugins) []point {
+	return []point{
+		{"multiPoint", p.MultiPoint}, {"preEnqueue", p.PreEnqueue}, {"queueSort", p.QueueSort},
+		{"preFilter", p.PreFilter}, {"filter", p.Filter}, {"postFilter", p.PostFilter}, {"preScore", p.PreScore},
+		{"score", p.Score}, {"reserve", p.Reserve}, {"permit", p.Permit}, {"preBind", p.PreBind}, {"bind", p.Bind},
+		{"postBind", p.PostBind}, {"placementGenerate", p.PlacementGenerate}, {"placementScore", p.PlacementScore},
+		{"podGroupPostFilter", p.PodGroupPostFilter},
+	}
+}
