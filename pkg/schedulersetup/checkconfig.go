@@ -22,6 +22,7 @@ import (
 func (s *Set) CheckProfiles(profiles []schedconfig.KubeSchedulerProfile) error {
 	var errs field.ErrorList
 	for i := range profiles {
+		errs = append(errs, checkGangPoints(&profiles[i])...)
 		errs = append(errs, s.checkArguments(&profiles[i])...)
 	}
 	if len(errs) > 0 {
@@ -44,6 +45,18 @@ func (s *Set) checkArguments(profile *schedconfig.KubeSchedulerProfile) (errs fi
 		}
 	}
 	return errs
+}
+
+// checkGangPoints returns an error where a profile enables Gang, but not at multiPoint: what else gangs need follows
+// only from there.
+func checkGangPoints(profile *schedconfig.KubeSchedulerProfile) field.ErrorList {
+	p := profile.Plugins
+	if at(p.MultiPoint, gang.Name) >= 0 || !isEnabled(p, gang.Name) {
+		return nil
+	}
+	return field.ErrorList{field.Required(
+		field.NewPath("profiles").Key(profile.SchedulerName).Child("plugins", "multiPoint"),
+		"enable "+gang.Name+" at multiPoint, not point by point: add "+enabling("multiPoint", gang.Name))}
 }
 
 // enablingAnew returns the line that enables a plugin that a profile does not have.

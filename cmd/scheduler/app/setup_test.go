@@ -224,6 +224,10 @@ func TestBadConfiguration(t *testing.T) {
 			[]string{"profiles[ours].plugins.permit: Required value: Gang has to be enabled here too: add permit: {enabled: [{name: Gang}]}",
 				"profiles[ours].plugins.reserve", "add reserve: {enabled: [{name: Gang}]}"},
 		},
+		"gangs at a single extension point": {
+			"profiles:\n- schedulerName: ours\n  plugins: {preFilter: {enabled: [{name: Gang}]}}\n  pluginConfig: [{name: Gang, args: {defaultWaitTime: 1m}}]\n",
+			[]string{"checking profiles: profiles[ours].plugins.multiPoint: Required value: enable Gang at multiPoint, not point by point: add multiPoint: {enabled: [{name: Gang}]}"},
+		},
 		"evictions for places that nobody holds": {
 			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: GangPreemption}]}}\n",
 			[]string{"profiles[ours].plugins.postFilter", "GangPreemption needs Gang: add multiPoint: {enabled: [{name: Gang}]}"},
