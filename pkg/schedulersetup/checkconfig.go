@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/binder"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
+	"github.com/lockstep-sh/lockstep/plugins/queuesort"
 )
 
 // CheckProfiles returns what is wrong in completed profiles where kube-scheduler would say nothing, or not what to
@@ -23,6 +24,7 @@ func (s *Set) CheckProfiles(profiles []schedconfig.KubeSchedulerProfile) error {
 	var errs field.ErrorList
 	for i := range profiles {
 		errs = append(errs, checkGangPoints(&profiles[i])...)
+		errs = append(errs, s.checkQueueSort(&profiles[i])...)
 		errs = append(errs, s.checkArguments(&profiles[i])...)
 	}
 	if len(errs) > 0 {
@@ -57,6 +59,38 @@ func checkGangPoints(profile *schedconfig.KubeSchedulerProfile) field.ErrorList 
 	return field.ErrorList{field.Required(
 		field.NewPath("profiles").Key(profile.SchedulerName).Child("plugins", "multiPoint"),
 		"enable "+gang.Name+" at multiPoint, not point by point: add "+enabling("multiPoint", gang.Name))}
+}
+
+// checkQueueSort returns an error where a profile has no queue sort plugin, or several.
+func (s *Set) checkQueueSort(profile *schedconfig.KubeSchedulerProfile) field.ErrorList {
+	p := profile.Plugins
+	var enabled []string
+	for _, one := range p.QueueSort.Enabled {
+		enabled = append(enabled, one.Name)
+	}
+	for _, one := range []string{names.PrioritySort, queuesort.Name} {
+		if at(p.MultiPoint, one) >= 0 && !mentions(&p.QueueSort, one) {
+			enabled = append(enabled, one)
+		}
+	}
+	external := func(one schedconfig.Plugin) bool { return s.external.Has(one.Name) } // it may sort, too
+	if len(enabled) == 1 || len(enabled) == 0 && slices.ContainsFunc(p.MultiPoint.Enabled, external) {
+		return nil
+	}
+	keep := names.PrioritySort
+	if at(p.MultiPoint, gang.Name) >= 0 || slices.Contains(enabled, queuesort.Name) {
+		keep = queuesort.Name
+	}
+	if len(p.QueueSort.Enabled) == 1 {
+		keep = p.QueueSort.Enabled[0].Name
+	}
+	line := enabling("queueSort", keep)
+	if others := slices.DeleteFunc(slices.Clone(enabled), func(one string) bool { return one == keep }); len(others) > 0 {
+		line = "queueSort: {enabled: [{name: " + keep + "}], disabled: [{name: " + strings.Join(others, "}, {name: ") + "}]}"
+	}
+	return field.ErrorList{field.Invalid(
+		field.NewPath("profiles").Key(profile.SchedulerName).Child("plugins", "queueSort"), strings.Join(enabled, ", "),
+		"exactly one plugin has to sort the queue, the same in all profiles: write "+line)}
 }
 
 // enablingAnew returns the line that enables a plugin that a profile does not have.

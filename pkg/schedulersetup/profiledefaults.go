@@ -49,7 +49,10 @@ func Complete(profiles []schedconfig.KubeSchedulerProfile) {
 	}
 	for i := range profiles {
 		p := profiles[i].Plugins
-		if gangs && len(p.QueueSort.Enabled)+len(p.QueueSort.Disabled) == 0 { // all profiles of a process have one order
+		switch { // all profiles of a process have one order
+		case gangs && at(p.QueueSort, queuesort.Name) >= 0:
+			replace(p, &p.QueueSort, names.PrioritySort)
+		case gangs && len(p.QueueSort.Enabled)+len(p.QueueSort.Disabled) == 0:
 			replace(p, &p.QueueSort, names.PrioritySort, queuesort.Name)
 		}
 	}

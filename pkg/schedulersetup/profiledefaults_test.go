@@ -53,6 +53,9 @@ func TestComplete(t *testing.T) {
 			MultiPoint: with("Gang", "GangPreemption"), QueueSort: set("GangQueueSort", "-PrioritySort"), PreFilter: set("Gang"),
 			PostFilter: set("Gang", "GangPreemption", "-DefaultPreemption"), Score: set("Gang"), Bind: set("Gang", "BoundedBinder", "-DefaultBinder"),
 		}, whole},
+		"their order by hand is enough, too": {schedconfig.Plugins{
+			MultiPoint: with("Gang", "GangPreemption"), QueueSort: set("GangQueueSort"),
+		}, whole},
 		"gangs that evict nobody leave single pods their preemption": {schedconfig.Plugins{MultiPoint: with("Gang")}, points{
 			whole.QueueSort, whole.PreFilter, []string{"Gang"}, whole.Score, whole.Bind,
 		}},

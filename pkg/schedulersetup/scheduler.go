@@ -72,6 +72,7 @@ type Set struct {
 	reserve   *reservepods.Store
 	reserved  *reservations.Registry
 	decisions *decisions.Log
+	external  sets.Set[string] // the names of external plugins
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -95,7 +96,7 @@ func NewSet() *Set {
 		reserve: reserve, reserved: reserved,
 		gangs: gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extensionpoints.New(),
 		events: events, watched: watched,
-		queues: queues, decisions: decided,
+		queues: queues, decisions: decided, external: sets.New[string](),
 	}
 	notes := binding.Binder{Name: binder.Name, PassOn: []string{gang.Name, reservation.Name}}
 	s.Registry = frameworkruntime.Registry{
@@ -120,6 +121,7 @@ func (s *Set) ReservePods() *reservepods.Store { return s.reserve }
 // Add adds an external plugin. Where it implements the Simulate hooks or the gang
 // extension points, they are found automatically. Add fails where the name is taken.
 func (s *Set) Add(name string, factory frameworkruntime.PluginFactory) error {
+	s.external.Insert(name)
 	return s.Registry.Register(name, s.all.WatchExternal(factory))
 }
 

@@ -178,6 +178,11 @@ func TestFlagsAndConfiguration(t *testing.T) {
 				"{name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 1}]}}]\n",
 			want: facts{one, []string{"ours"}, "kube-scheduler"},
 		},
+		"gangs with their order enabled by hand": {
+			flags: []string{"--kubeconfig", first}, config: "profiles:\n- schedulerName: ours\n" +
+				"  plugins: {multiPoint: {enabled: [{name: Gang}]}, queueSort: {enabled: [{name: GangQueueSort}]}}\n",
+			want: facts{one, []string{"ours"}, "kube-scheduler"},
+		},
 		"leader election flags hold without a file": {
 			flags: []string{"--kubeconfig", first, "--leader-elect-resource-name=mine"}, want: facts{one, []string{"lockstep-scheduler"}, "mine"},
 		},
@@ -276,6 +281,22 @@ func TestBadConfiguration(t *testing.T) {
 		"arguments of evictions in a profile that has none": {
 			"profiles:\n- {schedulerName: ours, pluginConfig: [{name: GangPreemption, args: {minRuntime: 1m}}, {name: BoundedBinder, args: {}}]}\n",
 			[]string{"add multiPoint: {enabled: [{name: Gang}, {name: GangPreemption}]}", "add bind: {enabled: [{name: BoundedBinder}], disabled: [{name: DefaultBinder}]}"},
+		},
+		"a queue that nothing sorts": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: Gang}]}, queueSort: {disabled: [{name: PrioritySort}]}}\n",
+			[]string{`profiles[ours].plugins.queueSort: Invalid value: "": exactly one plugin has to sort the queue`, "write queueSort: {enabled: [{name: GangQueueSort}]}"},
+		},
+		"a queue that nothing sorts, since all is disabled": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: DefaultBinder}], disabled: [{name: '*'}]}}\n",
+			[]string{"write queueSort: {enabled: [{name: PrioritySort}]}"},
+		},
+		"a queue that two plugins sort": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: GangQueueSort}]}}\n",
+			[]string{`"PrioritySort, GangQueueSort": exactly one`, "write queueSort: {enabled: [{name: GangQueueSort}], disabled: [{name: PrioritySort}]}"},
+		},
+		"a queue that two plugins sort, one at its own point": {
+			"profiles:\n- schedulerName: ours\n  plugins: {queueSort: {enabled: [{name: GangQueueSort}]}}\n",
+			[]string{"write queueSort: {enabled: [{name: GangQueueSort}], disabled: [{name: PrioritySort}]}"},
 		},
 		"profiles that order the queue differently": {
 			"profiles:\n" + withPlugins("ours") + "- schedulerName: default-scheduler\n", []string{"profiles[1].plugins.queueSort", "must be the same"},
