@@ -23,6 +23,12 @@ import (
 func (s *Set) CheckProfiles(profiles []schedconfig.KubeSchedulerProfile) error {
 	var errs field.ErrorList
 	for i := range profiles {
+		errs = append(errs, s.checkNames(&profiles[i])...)
+	}
+	if len(errs) > 0 { // the rest would follow from the wrong names
+		return fmt.Errorf("checking profiles: %w", errs.ToAggregate())
+	}
+	for i := range profiles {
 		errs = append(errs, checkGangPoints(&profiles[i])...)
 		errs = append(errs, s.checkQueueSort(&profiles[i])...)
 		errs = append(errs, s.checkArguments(&profiles[i])...)
@@ -31,6 +37,19 @@ func (s *Set) CheckProfiles(profiles []schedconfig.KubeSchedulerProfile) error {
 		return fmt.Errorf("checking profiles: %w", errs.ToAggregate())
 	}
 	return nil
+}
+
+// checkNames returns the plugins that a profile enables and that do not exist.
+func (s *Set) checkNames(profile *schedconfig.KubeSchedulerProfile) (errs field.ErrorList) {
+	path := field.NewPath("profiles").Key(profile.SchedulerName).Child("plugins")
+	for _, p := range pointsOf(profile.Plugins) {
+		for _, plugin := range p.set.Enabled {
+			if !s.isKnown(plugin.Name) {
+				errs = append(errs, s.unknown(path.Child(p.name), plugin.Name))
+			}
+		}
+	}
+	return errs
 }
 
 // checkArguments returns the arguments in a profile that no plugin reads. Those of kube-scheduler's own plugins may be

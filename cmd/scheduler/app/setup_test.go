@@ -302,7 +302,12 @@ func TestBadConfiguration(t *testing.T) {
 			"profiles:\n" + withPlugins("ours") + "- schedulerName: default-scheduler\n", []string{"profiles[1].plugins.queueSort", "must be the same"},
 		},
 		"a plugin that does not exist": {
-			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: Gangs}]}}\n", []string{"Gangs"},
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: Gangs}]}}\n",
+			[]string{`profiles[ours].plugins.multiPoint: Invalid value: "Gangs": there is no such plugin: did you mean Gang?`},
+		},
+		"a plugin in small letters, and its arguments": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: gang}]}, preEnqueue: {enabled: [{name: Fairshare}]}}\n  pluginConfig: [{name: Gang, args: {defaultWaitTime: 1m}}]\n",
+			[]string{`checking profiles: [profiles[ours].plugins.multiPoint: Invalid value: "gang": there is no such plugin: did you mean Gang?, profiles[ours].plugins.preEnqueue: Invalid value: "Fairshare": there is no such plugin: did you mean FairShare?]`},
 		},
 		"a field of the configuration that does not exist": {"profile: []\n", []string{`unknown field "profile"`}},
 	} {
