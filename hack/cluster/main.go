@@ -120,6 +120,9 @@ func up(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkVersion(o); err != nil {
+		return err
+	}
 	if crds, _ := filepath.Glob(filepath.Join(root, "manifests", "crds", "*.yaml")); len(crds) > 0 {
 		o.Manifests = []string{filepath.Join(root, "manifests", "crds")}
 	}
@@ -148,6 +151,31 @@ func up(ctx context.Context, args []string) error {
 	}
 	fmt.Print(hint(c.Kubeconfig(), o.Name))
 	return nil
+}
+
+// checkVersion returns an error if a cluster of that name runs another Kubernetes than the one that is asked for.
+func checkVersion(o localcluster.Options) error {
+	if o.Kubernetes == "" {
+		return nil
+	}
+	c, err := localcluster.Get(o.Name)
+	if err != nil {
+		return nil // there is none
+	}
+	info, err := c.Clientset().Discovery().ServerVersion()
+	if err != nil {
+		return nil // it does not run; Up says what to do
+	}
+	return compareVersions(o.Name, o.Kubernetes, info.GitVersion)
+}
+
+// compareVersions returns an error if a cluster runs another Kubernetes than the wanted one: 1.36, 1.36.3 or v1.36.3.
+func compareVersions(name, wanted, running string) error {
+	if v := "v" + strings.TrimPrefix(wanted, "v"); running == v || strings.HasPrefix(running, v+".") {
+		return nil
+	}
+	return fmt.Errorf("cluster %s runs Kubernetes %s, not %s: take it down first (make down%s), or choose another NAME",
+		name, running, wanted, nameArgument(name))
 }
 
 // hint returns what to do with a cluster that is up.

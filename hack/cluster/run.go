@@ -102,8 +102,14 @@ func runAll(ctx context.Context, args []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	return foreground(ctx, filepath.Join(bin, schedulerName),
-		append([]string{"--kubeconfig=" + c.Kubeconfig(), "--bind-address=127.0.0.1", "--config=" + config}, args...))
+	return foreground(ctx, filepath.Join(bin, schedulerName), schedulerArgs(c.Kubeconfig(), config, args))
+}
+
+// schedulerArgs returns the arguments of the scheduler, those of the user last: they win. It serves nothing unless they
+// say so, for its port may be taken.
+func schedulerArgs(kubeconfig, config string, args []string) []string {
+	return append([]string{"--kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=0",
+		"--config=" + config}, args...)
 }
 
 // program is one that runs beside the scheduler.
