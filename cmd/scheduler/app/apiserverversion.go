@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -89,7 +90,8 @@ func follow(ctx context.Context, opts *options.Options, info *apiversion.Info) e
 	if err != nil {
 		return err
 	}
-	if serves.LessThan(version.MustParse(oldestTested)) {
+	untested := serves.LessThan(version.MustParse(oldestTested))
+	if untested {
 		logger.Info("Kubernetes is older than the oldest that Lockstep is tested with", "apiServer", info.GitVersion,
 			"oldest", oldestTested)
 	}
@@ -97,11 +99,19 @@ func follow(ctx context.Context, opts *options.Options, info *apiversion.Info) e
 	own := registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).BinaryVersion()
 	older := serves.LessThan(version.MajorMinor(own.Major(), own.Minor()))
 	if older {
-		if err := opts.Flags.FlagSet(featureFlags).Set(emulatedVersion, serves.String()); err != nil {
-			return fmt.Errorf("setting --%s to the version of the API server: %w", emulatedVersion, err)
-		}
+		err = opts.Flags.FlagSet(featureFlags).Set(emulatedVersion, serves.String())
 	}
-	if err := registry.Set(); err != nil {
+	if err == nil {
+		err = registry.Set()
+	}
+	if err == nil && untested {
+		err = errors.Join(registry.Validate()...)
+	}
+	switch {
+	case err != nil && untested:
+		return fmt.Errorf("setting feature gates: Kubernetes %s is too old: %s or newer is needed: %w", serves,
+			oldestTested, err)
+	case err != nil:
 		return fmt.Errorf("setting feature gates for an API server of %s: %w", info.GitVersion, err)
 	}
 	if older {
@@ -162,12 +172,21 @@ func (a *asker) ask(ctx context.Context, what string, question func() error) err
 		failed = question()
 		answered := failed == nil || apierrors.IsNotFound(failed) || apierrors.IsForbidden(failed)
 		if !answered && a.untilAnswered && asked%askTold == 0 {
-			logger.Error(failed, "The API server does not answer; asking again", "question", what, "server", a.host)
+			message := "The API server does not answer; asking again"
+			if apierrors.IsUnauthorized(failed) {
+				message = "The API server refuses the credentials; asking again"
+			}
+			logger.Error(failed, message, "question", what, "server", a.host)
 		}
 		asked++
 		return answered || !a.untilAnswered, nil
 	})
-	if err = cmp.Or(failed, err); err != nil {
+	err = cmp.Or(failed, err)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("asking the API server %s: %s refuses the credentials; give others in the kubeconfig: %w", what,
+			a.host, err)
+	case err != nil:
 		return fmt.Errorf("asking the API server %s: %w", what, err)
 	}
 	return nil

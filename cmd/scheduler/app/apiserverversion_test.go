@@ -83,6 +83,29 @@ func TestEmulate(t *testing.T) {
 	}
 }
 
+// TestEmulateRefused: who may not ask, and a version that the program cannot emulate, stop the start.
+func TestEmulateRefused(t *testing.T) {
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+	}))
+	t.Cleanup(refuses.Close)
+	for sentence, c := range map[string]struct{ master, kubeconfig, want string }{
+		"credentials":        {refuses.URL, "", "asking the API server for its version: " + refuses.URL + " refuses the credentials; give others"},
+		"a version long ago": {"", versioned(t, apiversion.Info{GitVersion: "v1.29.3"}, 0), "Kubernetes 1.29 is too old: 1.35 or newer is needed"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			registry := basecompatibility.NewComponentGlobalsRegistry()
+			must.Succeed(t, registry.Register(basecompatibility.DefaultKubeComponent, basecompatibility.NewEffectiveVersionFromString("1.37.1+lockstep-1", "1.33", "1.33"),
+				utilfeature.DefaultMutableFeatureGate.DeepCopyAndReset()))
+			opts := options.NewOptionsWithComponentGlobalsRegistry(registry)
+			opts.Master, opts.Deprecated.Kubeconfig = c.master, c.kubeconfig
+			if _, err := emulate(t.Context(), opts, false); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %s", err, c.want)
+			}
+		})
+	}
+}
+
 // TestEmulateBadFiles: what cannot be read is named.
 func TestEmulateBadFiles(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
