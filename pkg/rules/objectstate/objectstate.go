@@ -111,7 +111,7 @@ func JobIsOver(job *batchv1.Job) bool {
 		batchv1.JobFailureTarget) != nil
 }
 
-// JobIsMadeAgain reports whether a controller makes a Job that may make it again once it has failed, such as JobSet's. A
+// JobIsMadeAgain reports whether the controller of a Job, such as that of a JobSet, may make it again once it failed. A
 // CronJob makes others.
 func JobIsMadeAgain(job *batchv1.Job) bool {
 	owner := metav1.GetControllerOfNoCopy(job)
