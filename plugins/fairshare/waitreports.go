@@ -113,7 +113,7 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 }
 
 // say returns the condition for a pod in no gang: what it waits for, or if it did not fit and something kept it from
-// more nodes, what limits it now. That replaces what was written when it failed.
+// more nodes, what limits it now, also while it waits and is patient. That replaces what was written when it failed.
 func (d *Dispatcher) say(uid string) status.PendingCondition {
 	defer d.lock()()
 	pod, job := d.countedPod(types.UID(uid)), d.jobOf(uid)
@@ -122,7 +122,7 @@ func (d *Dispatcher) say(uid string) status.PendingCondition {
 	}
 	wait := d.book.Waits(job)
 	word := objectstate.WaitCondition(pod)
-	if d.book.Phase(job) == queueing.Failed && word != nil && queueing.IsLimit(word.Reason) {
+	if wait.Reason == "" && word != nil && queueing.IsLimit(word.Reason) {
 		wait = d.book.Limit(job)
 	}
 	if wait.Reason == "" {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -154,6 +155,29 @@ func TestReworded(t *testing.T) {
 		if got != want {
 			t.Errorf("it says %s, and is to say %q, want %q", gives, got, want)
 		}
+	}
+}
+
+// TestRewordedWhilePatient: a pod in no gang that a limit refused in its turn is told what limits it now, also when it
+// waits for another turn.
+func TestRewordedWhilePatient(t *testing.T) {
+	d := newDispatcher(t, 100, 9, queueing.Queue{Name: "a", Capability: gpus(4)})
+	p := pod("p", "a", 3, "")
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(queueing.Capability), Message: "other words"}}
+	d.seeAll(p)
+	d.comes(p)
+	d.book.Count("runs", queueing.Usage{Queue: "a", Amount: gpus(2), Runs: true})
+	d.book.RecordFinding("p", true, false)
+	d.Failed(p, unfit(fwk.Unschedulable))
+	d.book.News(d.moment())
+	d.book.SetQueues(queueing.Queue{Name: "a", Weight: 1, Capability: gpus(4), Closed: true})
+	d.expire()
+	d.comes(p)
+	if news := d.book.News(d.moment()); len(news.Pods) != 1 || d.book.Phase("pod:p") != queueing.Waiting {
+		t.Fatalf("news of %q in phase %d, want that it has to be told while it waits", news.Pods, d.book.Phase("pod:p"))
+	}
+	if saying := d.say("p"); saying.Reason != string(queueing.Closed) {
+		t.Errorf("it is to say %q, want that its queue is closed", saying.Message)
 	}
 }
 
