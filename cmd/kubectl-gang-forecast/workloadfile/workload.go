@@ -66,8 +66,9 @@ type Reader struct {
 	classes map[string]*schedulingv1.PriorityClass
 	// natives are what the native PodGroups of the manifests say.
 	natives map[gangspec.Key]*gangspec.PodGroupDescription
-	// named are the pods of the manifests, as namespace/name.
-	named map[string]bool
+	// named are the pods that were made of the manifests, and promised those whose names the manifests fix, as
+	// namespace/name.
+	named, promised map[string]bool
 }
 
 // Cluster is where the pods would be.
@@ -104,7 +105,11 @@ func Decode(in io.Reader) (manifests []*unstructured.Unstructured, err error) {
 func (r *Reader) Read(manifests []*unstructured.Unstructured) error {
 	r.limits, r.runtimes = map[string][]v1.LimitRange{}, map[string]*nodev1.RuntimeClass{}
 	r.classes, r.natives = map[string]*schedulingv1.PriorityClass{}, map[gangspec.Key]*gangspec.PodGroupDescription{}
-	r.named = map[string]bool{}
+	r.named, r.promised = map[string]bool{}, map[string]bool{}
+	manifests, err := flatten(manifests)
+	if err != nil {
+		return err
+	}
 	// Pods may come before these.
 	for _, do := range []func(*unstructured.Unstructured) error{r.readAhead, r.add} {
 		for _, u := range manifests {
@@ -116,18 +121,57 @@ func (r *Reader) Read(manifests []*unstructured.Unstructured) error {
 	return nil
 }
 
-// readAhead notes what pods refer to: PriorityClasses and native PodGroups.
-func (r *Reader) readAhead(u *unstructured.Unstructured) error {
-	if u.IsList() {
-		return u.EachListItem(func(item runtime.Object) error { return r.readAhead(item.(*unstructured.Unstructured)) })
+// flatten returns manifests with the items of lists in place of the lists.
+func flatten(manifests []*unstructured.Unstructured) (all []*unstructured.Unstructured, err error) {
+	for _, u := range manifests {
+		if !u.IsList() {
+			all = append(all, u)
+			continue
+		}
+		var items []*unstructured.Unstructured
+		if err := u.EachListItem(func(item runtime.Object) error {
+			items = append(items, item.(*unstructured.Unstructured))
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		}
+		for i, item := range items {
+			if item.GetKind() == "" || item.GetAPIVersion() == "" {
+				return nil, fmt.Errorf("%s %q: items[%d]: it has no kind, or no apiVersion", u.GetKind(), u.GetName(), i)
+			}
+		}
+		if items, err = flatten(items); err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
 	}
+	return all, nil
+}
+
+// readAhead notes what pods refer to, PriorityClasses and native PodGroups, and which names other pods may not have.
+func (r *Reader) readAhead(u *unstructured.Unstructured) error {
 	switch kindOf(u) {
 	case "PriorityClass.scheduling.k8s.io":
 		return r.addClass(u)
 	case "PodGroup.scheduling.k8s.io":
 		return r.addNative(u)
+	case "Pod":
+		r.promise(u, u.GetName())
+	case "StatefulSet.apps":
+		set, err := readReplicas(u)
+		if err != nil {
+			return err
+		}
+		for i := range set.count() {
+			r.promise(u, fmt.Sprintf("%s-%d", u.GetName(), set.first()+i))
+		}
 	}
 	return nil
+}
+
+// promise notes the name of a pod of an object.
+func (r *Reader) promise(u *unstructured.Unstructured, name string) {
+	r.promised[cmp.Or(u.GetNamespace(), r.Namespace)+"/"+name] = true
 }
 
 func (r *Reader) addNative(u *unstructured.Unstructured) error {
@@ -164,9 +208,6 @@ func (r *Reader) addClass(u *unstructured.Unstructured) error {
 }
 
 func (r *Reader) add(u *unstructured.Unstructured) error {
-	if u.IsList() {
-		return u.EachListItem(func(item runtime.Object) error { return r.add(item.(*unstructured.Unstructured)) })
-	}
 	if u.GetNamespace() == "" {
 		u.SetNamespace(r.Namespace)
 	}
@@ -278,7 +319,8 @@ func (r *Reader) addJob(u *unstructured.Unstructured) error {
 	if jobsuspension.IsSuspended(job) {
 		return errors.New("spec.suspend is true: it makes no pods")
 	}
-	prefix, err := r.prefix(u)
+	n, _ := ownedpodgroup.PodsAtOnce(&job.Spec)
+	prefix, err := r.prefix(u, int32(n))
 	if err != nil {
 		return err
 	}
@@ -290,7 +332,6 @@ func (r *Reader) addJob(u *unstructured.Unstructured) error {
 		r.Objects = append(r.Objects, group)
 	}
 	indexed := job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
-	n, _ := ownedpodgroup.PodsAtOnce(&job.Spec)
 	for i := range int32(n) {
 		pod := r.fromTemplate(u, &job.Spec.Template, prefix, i)
 		pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = job.Name, string(job.UID)
@@ -308,43 +349,62 @@ func (r *Reader) addJob(u *unstructured.Unstructured) error {
 
 // replicas is what Deployments, ReplicaSets and StatefulSets have in common.
 type replicas struct {
-	Spec struct {
-		Replicas             *int32                         `json:"replicas"`
-		Template             v1.PodTemplateSpec             `json:"template"`
-		VolumeClaimTemplates []v1.PersistentVolumeClaim     `json:"volumeClaimTemplates"`
-		PodManagementPolicy  appsv1.PodManagementPolicyType `json:"podManagementPolicy"`
-		Ordinals             *appsv1.StatefulSetOrdinals    `json:"ordinals"`
-	} `json:"spec"`
+	replicas *int32
+	template v1.PodTemplateSpec
+	stateful *appsv1.StatefulSetSpec // nil for the others
+}
+
+// readReplicas reads one of them, strictly.
+func readReplicas(u *unstructured.Unstructured) (*replicas, error) {
+	switch u.GetKind() {
+	case "Deployment":
+		set := &appsv1.Deployment{}
+		err := convert(u, set)
+		return &replicas{replicas: set.Spec.Replicas, template: set.Spec.Template}, err
+	case "ReplicaSet":
+		set := &appsv1.ReplicaSet{}
+		err := convert(u, set)
+		return &replicas{replicas: set.Spec.Replicas, template: set.Spec.Template}, err
+	default:
+		set := &appsv1.StatefulSet{}
+		err := convert(u, set)
+		return &replicas{replicas: set.Spec.Replicas, template: set.Spec.Template, stateful: &set.Spec}, err
+	}
+}
+
+// count returns how many pods it has, and first the number of the first.
+func (s *replicas) count() int32 { return ptr.Deref(s.replicas, 1) }
+
+func (s *replicas) first() int32 {
+	if s.stateful == nil || s.stateful.Ordinals == nil {
+		return 0
+	}
+	return s.stateful.Ordinals.Start
 }
 
 func (r *Reader) addReplicas(u *unstructured.Unstructured) error {
-	set := &replicas{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set); err != nil {
-		return fmt.Errorf("reading it: %w", err)
+	set, err := readReplicas(u)
+	if err != nil {
+		return err
 	}
-	n := ptr.Deref(set.Spec.Replicas, 1)
-	first, prefix, err := int32(0), u.GetName(), error(nil)
-	isStateful := u.GetKind() == "StatefulSet"
-	if isStateful && set.Spec.Ordinals != nil {
-		first = set.Spec.Ordinals.Start
-	}
-	if !isStateful {
-		if prefix, err = r.prefix(u); err != nil {
+	n, first, prefix := set.count(), set.first(), u.GetName()
+	if set.stateful == nil {
+		if prefix, err = r.prefix(u, n); err != nil {
 			return err
 		}
 	}
 	for i := first; i < first+n; i++ {
-		pod := r.fromTemplate(u, &set.Spec.Template, prefix, i)
-		if isStateful && i > first && set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
+		pod := r.fromTemplate(u, &set.template, prefix, i)
+		if set.stateful != nil && i > first && set.stateful.PodManagementPolicy != appsv1.ParallelPodManagement {
 			if _, _, member := gangspec.GangOf(pod, r.native); member {
 				break // the next is made once this one is ready, and it is not without its gang
 			}
 		}
-		if isStateful {
+		if set.stateful != nil {
 			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))
-		}
-		if err := r.claimVolumes(pod, set.Spec.VolumeClaimTemplates); err != nil {
-			return err
+			if err := r.claimVolumes(pod, set.stateful.VolumeClaimTemplates); err != nil {
+				return err
+			}
 		}
 		if err := r.finish(pod); err != nil {
 			return err
@@ -353,11 +413,14 @@ func (r *Reader) addReplicas(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// prefix returns how the names of an owner's pods begin, where these may have any names: no pod has such names, neither
-// in the manifests nor, going by the first, in the cluster.
-func (r *Reader) prefix(owner *unstructured.Unstructured) (string, error) {
-	prefix, namespace := owner.GetName(), owner.GetNamespace()
-	taken := r.named[namespace+"/"+prefix+"-0"]
+// prefix returns how the names of an owner's n pods begin, where these may have any names: no pod has such names,
+// neither in the manifests nor, going by the first, in the cluster.
+func (r *Reader) prefix(owner *unstructured.Unstructured, n int32) (string, error) {
+	prefix, namespace, taken := owner.GetName(), owner.GetNamespace(), false
+	for i := int32(0); i < n && !taken; i++ {
+		key := fmt.Sprintf("%s/%s-%d", namespace, prefix, i)
+		taken = r.named[key] || r.promised[key]
+	}
 	if !taken {
 		var err error
 		if taken, err = r.Cluster.Exists(v1.SchemeGroupVersion.WithResource("pods"), namespace, prefix+"-0"); err != nil {

@@ -95,6 +95,11 @@ func TestPods(t *testing.T) {
 		"a Job that is suspended has none":     {manifest: `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {suspend: true, ` + template + `}}`, fails: `Job "j": spec.suspend is true`},
 		"a class that there is not":            {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {priorityClassName: x, containers: [{name: main}]}}`, fails: `spec.priorityClassName: "x": there is no such PriorityClass`},
 		"a field that is not known":            {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}`, fails: "contaners"},
+		"one of a Deployment":                  {manifest: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replcas: 2, ` + template + `}}`, fails: `unknown field "spec.replcas"`},
+		"one of a ReplicaSet":                  {manifest: `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: d}, spec: {replicas: 2, podManagementPolicy: Parallel, ` + template + `}}`, fails: `unknown field "spec.podManagementPolicy"`},
+		"one of a StatefulSet":                 {manifest: `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: d}, spec: {replicas: 2, template: {spec: {contaners: []}}}}`, fails: `unknown field "spec.template.spec.contaners"`},
+		"one of an item in a List":             {manifest: `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {contaners: []}}]}`, fails: `Pod "p": reading it: `},
+		"an item without a kind":               {manifest: `{apiVersion: v1, kind: List, items: [{apiVersion: v1, metadata: {name: p}}]}`, fails: `List "": items[0]: it has no kind, or no apiVersion`},
 		"a kind whose pods an operator makes":  {manifest: `{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: t}}`, fails: `PyTorchJob "t": it is not known which pods it makes`},
 		"requests and limits of its namespace": {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: limited}, spec: {containers: [{name: main, image: none}]}}`, want: []string{"limited/p 0 3"}},
 		"a pod that its namespace refuses":     {manifest: `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: limited}, spec: {containers: [{name: main, image: none, resources: {limits: {cpu: 5}}}]}}`, fails: `Pod "p": spec.containers: LimitRange limited/usual forbids it: maximum cpu usage per Container is 4`},
@@ -143,6 +148,28 @@ func TestPods(t *testing.T) {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAnyOrder: the pods of Jobs and Deployments have names that no other pod of the manifests has, whichever comes first.
+func TestAnyOrder(t *testing.T) {
+	const (
+		job      = `{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 2, ` + template + `}}`
+		deployed = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: j}, spec: {replicas: 2, ` + template + `}}`
+		set      = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: j}, spec: {ordinals: {start: 1}, ` + template + `}}`
+		pod      = `{apiVersion: v1, kind: Pod, metadata: {name: j-1, namespace: ns}, spec: {containers: [{name: main, image: none}]}}`
+	)
+	for _, c := range [][2]string{{job, pod}, {pod, job}, {job, set}, {set, job}, {deployed, pod}, {deployed, job}, {pod, deployed}} {
+		r := newReader()
+		must.Succeed(t, readText(r, c[0]+"\n---\n"+c[1]))
+		names := map[string]bool{}
+		for _, pod := range r.Pods {
+			names[pod.Name] = true
+		}
+		if want := strings.Count(c[0]+c[1], "kind: Job")*2 + strings.Count(c[0]+c[1], "Deployment")*2 + strings.Count(c[0]+c[1], "kind: Pod,") +
+			strings.Count(c[0]+c[1], "Stateful"); len(names) != want || len(r.Pods) != want || !names["j-1"] {
+			t.Errorf("of %s it makes %v, want %d pods", c, names, want)
+		}
 	}
 }
 
