@@ -210,7 +210,7 @@ func TestNominatedMembersAreTheirGangs(t *testing.T) {
 func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		nominated []string // by member
-		want      int      // members that are held
+		want      int      // members for which other places are held
 		keep      []string // the nominations after that, by member
 	}{
 		"no room is made":                {want: 1},
@@ -229,16 +229,21 @@ func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 					s.holds.Nominate(hold.Hold{For: members[i].UID, Holder: hold.Holder{Profile: testProfile, Group: "default/train"}, Node: node, Request: resource.Vector{gpu: 8}})
 				}
 			}
-			held := 0
 			for range 2 {
 				for _, pod := range members {
-					if s.cycle(t, pod) != "" {
-						held++
+					if node := s.cycle(t, pod); node != "" {
+						t.Errorf("%s is reserved on %s, and its gang has not its minimum", pod.Name, node)
 					}
 				}
 			}
+			held := 0
+			for i, pod := range members {
+				if one, ok := s.holds.HoldOf(pod.UID); ok && (c.nominated == nil || one.Node != c.nominated[i]) {
+					held++
+				}
+			}
 			if held != c.want {
-				t.Errorf("%d members are held, want %d", held, c.want)
+				t.Errorf("places are held for %d members, want %d", held, c.want)
 			}
 			for i, node := range c.keep {
 				if one, _ := s.holds.Nomination(members[i].UID); one.Node != node {
