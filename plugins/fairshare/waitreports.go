@@ -112,8 +112,8 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	return at, len(line), line[0].Title
 }
 
-// say returns the condition for a pod in no gang: what it waits for, or if it did not fit and something kept it from
-// more nodes, what limits it now, also while it waits and is patient. That replaces what was written when it failed.
+// say returns the condition for a pod in no gang: why it waits for its turn, as far as its users are told that; or what
+// limits it now, if its condition names a limit. It has no pods if nothing is to be written.
 func (d *Dispatcher) say(uid string) status.PendingCondition {
 	defer d.lock()()
 	pod, job := d.countedPod(types.UID(uid)), d.jobOf(uid)

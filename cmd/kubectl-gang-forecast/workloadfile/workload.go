@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -27,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
@@ -339,72 +337,6 @@ func (r *Reader) addJob(u *unstructured.Unstructured) error {
 		if indexed {
 			pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i))
 			pod.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i))
-		}
-		if err := r.finish(pod); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// replicas is what Deployments, ReplicaSets and StatefulSets have in common.
-type replicas struct {
-	replicas *int32
-	template v1.PodTemplateSpec
-	stateful *appsv1.StatefulSetSpec // nil for the others
-}
-
-// readReplicas reads one of them, strictly.
-func readReplicas(u *unstructured.Unstructured) (*replicas, error) {
-	switch u.GetKind() {
-	case "Deployment":
-		set := &appsv1.Deployment{}
-		err := convert(u, set)
-		return &replicas{replicas: set.Spec.Replicas, template: set.Spec.Template}, err
-	case "ReplicaSet":
-		set := &appsv1.ReplicaSet{}
-		err := convert(u, set)
-		return &replicas{replicas: set.Spec.Replicas, template: set.Spec.Template}, err
-	default:
-		set := &appsv1.StatefulSet{}
-		err := convert(u, set)
-		return &replicas{replicas: set.Spec.Replicas, template: set.Spec.Template, stateful: &set.Spec}, err
-	}
-}
-
-// count returns how many pods it has, and first the number of the first.
-func (s *replicas) count() int32 { return ptr.Deref(s.replicas, 1) }
-
-func (s *replicas) first() int32 {
-	if s.stateful == nil || s.stateful.Ordinals == nil {
-		return 0
-	}
-	return s.stateful.Ordinals.Start
-}
-
-func (r *Reader) addReplicas(u *unstructured.Unstructured) error {
-	set, err := readReplicas(u)
-	if err != nil {
-		return err
-	}
-	n, first, prefix := set.count(), set.first(), u.GetName()
-	if set.stateful == nil {
-		if prefix, err = r.prefix(u, n); err != nil {
-			return err
-		}
-	}
-	for i := first; i < first+n; i++ {
-		pod := r.fromTemplate(u, &set.template, prefix, i)
-		if set.stateful != nil && i > first && set.stateful.PodManagementPolicy != appsv1.ParallelPodManagement {
-			if _, _, member := gangspec.GangOf(pod, r.native); member {
-				break // the next is made once this one is ready, and it is not without its gang
-			}
-		}
-		if set.stateful != nil {
-			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))
-			if err := r.claimVolumes(pod, set.stateful.VolumeClaimTemplates); err != nil {
-				return err
-			}
 		}
 		if err := r.finish(pod); err != nil {
 			return err

@@ -173,15 +173,8 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 
 // releasePlans gives back what plans gave to a group, for one that begins from scratch.
 func (s *Gangs) releasePlans(grp *group) {
-	for _, g := range grp.gangs {
-		if g.hasStarted() {
-			continue
-		}
-		for _, m := range g.members {
-			if m.state == Planned {
-				s.unplan(m)
-			}
-		}
+	for _, m := range grp.notStarted(Planned) {
+		s.unplan(m)
 	}
 }
 

@@ -100,6 +100,21 @@ func (g *group) waiting(state State) int {
 	})
 }
 
+// notStarted lists the members that waiting counts, in no order.
+func (g *group) notStarted(state State) (members []*member) {
+	for _, gang := range g.gangs {
+		if gang.hasStarted() {
+			continue
+		}
+		for _, m := range gang.members {
+			if m.state == state {
+				members = append(members, m)
+			}
+		}
+	}
+	return members
+}
+
 // need returns the number of members that a plan has to place.
 func (g *group) need() int { return g.sum((*gang).need) }
 

@@ -49,16 +49,9 @@ func (s *Gangs) endFailedRound(grp *group, now time.Time) {
 // keepPart makes planned ones of members that wait for their binding, with the same places: a plan can move these, and
 // they make way for other gangs. The scheduler rejects them first.
 func (s *Gangs) keepPart(grp *group) {
-	for _, g := range grp.gangs {
-		if g.hasStarted() {
-			continue
-		}
-		for _, m := range g.members {
-			if m.state == Held {
-				s.unreserveMember(m)
-				m.keepsPlace = true
-			}
-		}
+	for _, m := range grp.notStarted(Held) {
+		s.unreserveMember(m)
+		m.keepsPlace = true
 	}
 }
 

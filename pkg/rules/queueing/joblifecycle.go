@@ -207,7 +207,7 @@ func (b *Book) PodEnded(pod string, at Moment) Effects {
 		speaks := j.Pod == pod
 		switch {
 		case j.phase == Failed && speaks:
-			b.failWithout(j, at)
+			b.replaceSpeaker(j, at)
 		case j.phase == Waiting && speaks:
 			b.stopWaiting(j, at)
 		}
@@ -216,9 +216,9 @@ func (b *Book) PodEnded(pod string, at Moment) Effects {
 	return b.take()
 }
 
-// failWithout makes another pod speak for a gang that failed, since the one that did is gone. A job without one is
-// outside then.
-func (b *Book) failWithout(j *job, at Moment) {
+// replaceSpeaker makes another pod that waits speak for a gang that failed, since the one that did is gone. Where there
+// is none, or the job is one pod, it is outside then.
+func (b *Book) replaceSpeaker(j *job, at Moment) {
 	waiting := slices.DeleteFunc(slices.Sorted(maps.Keys(j.counted)), func(pod string) bool { return !at.IsWaiting(pod) })
 	if !j.Together || len(waiting) == 0 {
 		b.end(j)
